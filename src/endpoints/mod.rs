@@ -1,0 +1,8 @@
+//! Endpoints: who they are, how they feel, what we sent them.
+
+/// An endpoint's place in a pool's tables: stable while the endpoint is there, reused after it left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Slot(pub u16);
+
+/// Endpoints that one pool may hold.
+pub const MAX_ENDPOINTS: usize = 1024;

@@ -1,0 +1,28 @@
+//! warmroute: a KV-cache-aware endpoint picker for LLM serving, as one proxy-wasm HTTP filter.
+//!
+//! One request's way, one direction; no module reaches back:
+//!
+//! ```text
+//! callback -> host -> session -> request    body -> prompt: framed, hashed in blocks
+//!                        |    -> prefix     blocks -> how much of them each endpoint holds
+//!                        |    -> endpoints  health, engine load, our own counts
+//!                        |    -> pick       filter, cost, choice
+//!                        v
+//!                     Decision -> host applies it (override, headers, counters)
+//! response -> host -> session -> response   first token, usage, load headers
+//!                        |    -> learn      rates, trust
+//!                        v
+//!                     records confirmed, corrected, released
+//! ```
+//!
+//! Everything outside [`host`] is plain Rust: no clock, no randomness, no logging, no globals.
+//! Time comes in as [`clock::Millis`], randomness as a seeded [`fastrand::Rng`].
+
+pub mod clock;
+pub mod config;
+pub mod endpoints;
+pub mod fallback;
+pub mod pick;
+pub mod prefix;
+pub mod request;
+pub mod response;

@@ -1,0 +1,1 @@
+//! Prefix index: which endpoints probably hold a prompt's blocks.

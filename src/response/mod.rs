@@ -1,0 +1,1 @@
+//! Responses: first tokens, usage, load headers; looked at, never held, never changed.

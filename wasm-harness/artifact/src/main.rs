@@ -1,0 +1,2 @@
+//! Finishes a linked plugin.
+fn main() {}

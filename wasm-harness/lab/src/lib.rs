@@ -1,0 +1,1 @@
+//! Engine simulators, workloads and a real Envoy.

@@ -1,0 +1,1 @@
+//! A wasmtime host for the built plugin.
