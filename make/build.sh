@@ -12,12 +12,13 @@ target_dir=$PWD/target/wasm-$toolchain
 say() { echo "build: $*"; }
 die() { echo "build: $*" >&2; exit 1; }
 
-cargo_args=()
 rustc=rustc
+toolchain_env=()
+toolchain_args=()
 if [ "$toolchain" = debian ]; then
-  export RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1
-  rustc=$RUSTC
-  cargo_args+=(-Zbuild-std=std,panic_abort)
+  rustc=/usr/bin/rustc
+  toolchain_env=(RUSTC="$rustc" RUSTC_BOOTSTRAP=1)
+  toolchain_args=(-Zbuild-std=std,panic_abort)
 fi
 
 # Paths that would enter the bytes by panic messages: the tree, cargo's registry, the std sources.
@@ -32,8 +33,9 @@ if [ -e "$rust_src" ]; then flags+=("--remap-path-prefix=$(realpath "$rust_src")
 encoded=$(printf '%s\x1f' "${flags[@]}")
 
 link() { # host
-  CARGO_ENCODED_RUSTFLAGS=${encoded%$'\x1f'} cargo build --quiet --locked --release --target "$TARGET" \
-    --target-dir "$target_dir" "${cargo_args[@]}" --lib -p warmroute --no-default-features --features "$1"
+  env "${toolchain_env[@]}" CARGO_ENCODED_RUSTFLAGS="${encoded%$'\x1f'}" cargo build --quiet --locked --release \
+    --target "$TARGET" --target-dir "$target_dir" "${toolchain_args[@]}" --lib -p warmroute \
+    --no-default-features --features "$1"
 }
 
 # The instructions that this Rust emits by default, and SIMD; anything else is a mistake.
@@ -55,7 +57,7 @@ optimise() { # in out
 work=$target_dir/finish
 mkdir -p "$work" dist
 say "with $("$rustc" --version)"
-RUSTC= RUSTC_BOOTSTRAP= cargo build --quiet --locked -p warmroute-artifact
+cargo build --quiet --locked -p warmroute-artifact
 for host in envoy higress; do
   say "linking for $host"
   link "$host"

@@ -1,6 +1,6 @@
 //! From the linker's module to the gateway's.
 
-use crate::host::{ABI_PREFIX, Host, SDK_ABI};
+use crate::host::{ABI_PREFIX, Host, SDK_ABI, lacking};
 use anyhow::{Context, Result, bail, ensure};
 use wasm_encoder::{ExportKind, ExportSection, Module, RawSection};
 use wasmparser::{Export, ExportSectionReader, ExternalKind, ImportSectionReader, Parser, Payload};
@@ -16,7 +16,8 @@ const TARGET_FEATURES: &str = "target_features";
 ///
 /// # Errors
 /// When the bytes are no core wasm module, an import is one that the gateway lacks, the SDK's ABI
-/// version is not exported exactly once, or a takeover has nothing to take over.
+/// version is not exported exactly once, a takeover has nothing to take over, or an export is
+/// missing without which no gateway loads a module.
 pub fn finish(module: &[u8], host: Host) -> Result<Vec<u8>> {
     let mut out = Module::new();
     let mut exported = false;
@@ -88,6 +89,10 @@ fn exports_for(section: ExportSectionReader<'_>, host: Host) -> Result<ExportSec
         .filter(|(name, _)| host.reads(name))
         .collect();
     kept.sort_unstable_by_key(|(name, _)| *name);
+    let kept_names: Vec<&str> = kept.iter().map(|(name, _)| *name).collect();
+    if let Some(name) = lacking(&kept_names) {
+        bail!("the module does not export {name}");
+    }
 
     let mut out = ExportSection::new();
     for (name, export) in kept {

@@ -74,8 +74,9 @@ const HIGRESS_IMPORTS: [&str; 4] = [
 
 /// What every gateway reads or calls in an HTTP filter. The other callbacks of the SDK (TCP, gRPC,
 /// queues, foreign functions) answer calls that this plugin never makes, and panic on unknown ids.
-const COMMON_EXPORTS: [&str; 18] = [
+const COMMON_EXPORTS: [&str; 19] = [
     "_initialize",
+    "malloc",
     "memory",
     "proxy_on_configure",
     "proxy_on_context_create",
@@ -93,6 +94,13 @@ const COMMON_EXPORTS: [&str; 18] = [
     "proxy_on_tick",
     "proxy_on_vm_start",
     "proxy_validate_configuration",
+];
+
+/// What no gateway can do without; of a group, any one.
+const REQUIRED_EXPORTS: [&[&str]; 3] = [
+    &["memory"],
+    &["malloc", "proxy_on_memory_allocate"],
+    &["_initialize"],
 ];
 
 /// Callbacks that only Higress makes.
@@ -136,6 +144,14 @@ impl Host {
             || COMMON_EXPORTS.contains(&export)
             || (self == Self::Higress && HIGRESS_EXPORTS.contains(&export))
     }
+}
+
+/// What a plugin with these exports lacks to be loaded by any gateway.
+pub(crate) fn lacking(exports: &[&str]) -> Option<&'static str> {
+    REQUIRED_EXPORTS
+        .iter()
+        .find(|group| !group.iter().any(|name| exports.contains(name)))
+        .and_then(|group| group.first().copied())
 }
 
 impl fmt::Display for Host {

@@ -11,6 +11,7 @@ fn linked(extra: &str) -> Vec<u8> {
             (global (export "__data_end") i32 (i32.const 1024))
             (func (export "proxy_abi_version_0_2_1"))
             (func (export "_initialize"))
+            (func (export "malloc") (param i32) (result i32) unreachable)
             (func $sdk (export "proxy_on_http_call_response") unreachable)
             (func (export "proxy_on_grpc_receive") unreachable)
             (func (export "proxy_on_redis_call_response"))
@@ -36,6 +37,7 @@ fn each_gateway_gets_its_one_abi_version_and_only_what_it_reads() {
         envoy.exports,
         [
             "func _initialize",
+            "func malloc",
             "func proxy_abi_version_0_2_1",
             "func proxy_on_http_call_response",
             "memory memory",
@@ -46,6 +48,7 @@ fn each_gateway_gets_its_one_abi_version_and_only_what_it_reads() {
         higress.exports,
         [
             "func _initialize",
+            "func malloc",
             "func proxy_abi_version_0_2_100",
             "func proxy_on_http_call_response",
             "func proxy_on_redis_call_response",
@@ -121,6 +124,14 @@ fn the_abi_version_must_be_there_once() {
     let nothing = wat::parse_str("(module)").expect("well-formed");
     assert!(refusal(&nothing, Host::Envoy).contains("exports nothing"));
     assert!(refusal(b"not wasm", Host::Envoy).contains("no wasm module"));
+}
+
+#[test]
+fn a_module_without_an_allocator_is_refused() {
+    let text = r#"(module (memory (export "memory") 1) (func (export "proxy_abi_version_0_2_1"))
+        (func (export "_initialize")))"#;
+    let module = wat::parse_str(text).expect("the module is well-formed");
+    assert!(refusal(&module, Host::Envoy).contains("does not export malloc"));
 }
 
 #[test]
