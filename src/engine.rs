@@ -117,6 +117,18 @@ impl Engine {
         true
     }
 
+    /// Whether a decision falls into the logged sample.
+    pub fn is_sampled(&mut self) -> bool {
+        let rate = self.config.debug.sample_rate;
+        rate > 0.0 && self.rng.f64() < rate
+    }
+
+    /// Notes that the gateway gave no listing: the last one holds for another refresh.
+    pub fn listing_failed(&mut self, cluster: &str, now: Millis) {
+        self.telemetry.add(Counter::ListingFailures, 1);
+        self.keep_listing(cluster, now);
+    }
+
     /// Notes that a listing is as before, so that the next one is due after another refresh.
     pub fn keep_listing(&mut self, cluster: &str, now: Millis) {
         if let Some((pool, ..)) = self.pool(cluster) {

@@ -20,9 +20,19 @@
 
 pub mod clock;
 pub mod config;
+pub mod discovery;
 pub mod endpoints;
+pub mod engine;
 pub mod fallback;
+pub mod learn;
+mod number;
 pub mod pick;
+pub mod pool;
 pub mod prefix;
 pub mod request;
 pub mod response;
+pub mod session;
+pub mod telemetry;
+
+#[cfg(any(feature = "envoy", feature = "higress"))]
+mod host;

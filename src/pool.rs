@@ -95,7 +95,7 @@ impl Pool {
             bytes_per_token: BytesPerToken::default(),
             mean_miss_tokens: 0.0,
             listed_at: None,
-            depths: Depths::default(),
+            depths: Depths::new(),
             candidates: Vec::new(),
             ranked: Ranked::new(config.fallback_endpoints),
         }
@@ -161,7 +161,11 @@ impl Pool {
     /// Sets the index's bound for an endpoint from its cache size and our trust.
     fn fit(&mut self, slot: Slot, config: &Config) {
         let Some(endpoint) = self.table.get(slot) else { return };
-        let tokens = endpoint.load.capacity_tokens.unwrap_or(config.index.default_capacity_tokens);
+        let believed = u64::from(endpoint.load.block_tokens.unwrap_or(1)).saturating_mul(config.index.max_engine_blocks);
+        let tokens = match endpoint.load.capacity_tokens {
+            Some(tokens) => tokens.min(believed),
+            None => config.index.default_capacity_tokens,
+        };
         let bytes = to_f64(tokens) * endpoint.trust.factor() * self.bytes_per_token.overall();
         let blocks = bytes / f64::from(config.prompt.block_bytes.max(1));
         self.index.set_capacity_blocks(slot, to_u32(blocks).max(1));
@@ -373,6 +377,16 @@ impl Pool {
             sent.tentative = false;
             self.index.confirm(&sent.blocks, sent.slot, now);
         }
+    }
+
+    /// An engine told its load in a response: what it says replaces what was known, the rest stays.
+    pub fn told_load(&mut self, sent: &Sent, told: &Load, now: Millis) {
+        let Some(endpoint) = self.table.get_mut(sent.slot) else { return };
+        let mut load = endpoint.load.clone();
+        load.waiting = told.waiting.or(load.waiting);
+        load.running = told.running.or(load.running);
+        load.kv_use = told.kv_use.or(load.kv_use);
+        endpoint.read(load, now);
     }
 
     /// The first chunk of a streamed answer.

@@ -20,6 +20,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::clock::Millis;
 use crate::config::Config;
+use crate::endpoints::load::Load;
 use crate::endpoints::own::Ending;
 use crate::engine::Engine;
 use crate::fallback::Fallback;
@@ -218,6 +219,14 @@ impl Session {
         // An error answer has no first token, and its end says nothing new.
         let ending = if served.status >= 500 { Ending::Failed } else { Ending::Served };
         self.end(engine, ending, now);
+    }
+
+    /// The engine told its load in the response's headers.
+    pub fn response_load(&mut self, engine: &mut Engine, load: &Load, now: Millis) {
+        let State::Sent(sent, _) = &self.state else { return };
+        if let Some((pool, ..)) = engine.pool(&self.cluster) {
+            pool.told_load(sent, load, now);
+        }
     }
 
     /// A chunk of the response's body; looked at, never held.

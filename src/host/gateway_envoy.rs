@@ -3,7 +3,7 @@
 //!
 //! Source: Envoy 1.33 to 1.40, policy `envoy.load_balancing_policies.override_host`.
 
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use std::rc::Rc;
 
 use hashbrown::HashMap;
@@ -13,8 +13,7 @@ use super::abi::{self, Map};
 use super::root::Worker;
 use super::scraper::{self, Scraper};
 use crate::clock::Millis;
-use crate::config::EndpointSource;
-use crate::config::rules::Plugin;
+use crate::config::{EndpointSource, Plugin};
 use crate::endpoints::load::Load;
 use crate::endpoints::own::Ending;
 use crate::engine::Engine;
@@ -42,7 +41,6 @@ pub struct Shared {
     pub scraper: RefCell<Scraper>,
     snapshots: RefCell<HashMap<String, u32>>,
     watched: RefCell<Vec<(usize, String)>>,
-    asked_for_load: Cell<bool>,
 }
 
 impl Shared {
@@ -55,7 +53,6 @@ impl Shared {
             scraper: RefCell::new(Scraper::new(plugin)),
             snapshots: RefCell::default(),
             watched: RefCell::default(),
-            asked_for_load: Cell::new(false),
         }
     }
 
@@ -93,7 +90,7 @@ fn vm_number() -> u64 {
 /// # Errors
 /// What it cannot do, and what to write instead.
 pub fn check(plugin: &Plugin) -> Result<(), &'static str> {
-    let lacks_endpoints = plugin.configs().any(|config| config.endpoints == EndpointSource::Gateway);
+    let lacks_endpoints = plugin.configs().any(|(_, config)| config.endpoints == EndpointSource::Gateway);
     if lacks_endpoints {
         return Err("endpoints: this gateway lists no hosts to a filter; name them with endpoints.admin or endpoints.static");
     }
@@ -103,7 +100,7 @@ pub fn check(plugin: &Plugin) -> Result<(), &'static str> {
 /// A configuration begins its work in a VM.
 pub fn start(root: u32, worker: &Rc<Worker>) {
     scraper::register(root, worker);
-    let refresh = worker.plugin.configs().map(|config| config.metrics.refresh).min().unwrap_or_default();
+    let refresh = worker.plugin.configs().map(|(_, config)| config.metrics.refresh).min().unwrap_or_default();
     let period_ms = u32::try_from(refresh.as_millis()).unwrap_or(u32::MAX).max(10);
     if abi::set_tick_period_ms(period_ms).is_err() {
         abi::log(log::Level::Warn, "warmroute: no ticks from this host: endpoints cannot be discovered");

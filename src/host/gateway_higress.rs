@@ -7,8 +7,7 @@ use std::rc::Rc;
 use super::abi::{self, Map};
 use super::root::Worker;
 use crate::clock::Millis;
-use crate::config::EndpointSource;
-use crate::config::rules::Plugin;
+use crate::config::{EndpointSource, Plugin};
 use crate::endpoints::load::Load;
 use crate::endpoints::own::Ending;
 use crate::engine::Engine;
@@ -44,7 +43,7 @@ impl Shared {
 /// # Errors
 /// What it cannot do, and what to write instead.
 pub fn check(plugin: &Plugin) -> Result<(), &'static str> {
-    let asks_admin = plugin.configs().any(|config| matches!(config.endpoints, EndpointSource::Admin { .. }));
+    let asks_admin = plugin.configs().any(|(_, config)| matches!(config.endpoints, EndpointSource::Admin { .. }));
     if asks_admin {
         return Err("endpoints.admin: this gateway lists its hosts itself; leave endpoints out");
     }
@@ -61,7 +60,7 @@ pub fn stop(_root: u32) {}
 
 /// Time passed: ask for a fresh VM when this one has grown too large.
 pub fn tick(worker: &Worker) {
-    let threshold = worker.plugin.configs().map(|config| config.vm_rebuild_threshold_bytes).filter(|bytes| *bytes > 0).min();
+    let threshold = worker.plugin.configs().map(|(_, config)| config.vm_rebuild_threshold_bytes).filter(|bytes| *bytes > 0).min();
     let Some(threshold) = threshold else { return };
     let memory = abi::property("plugin_vm_memory").and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
     if memory.is_some_and(|bytes| bytes >= threshold) {
@@ -99,7 +98,7 @@ pub fn watch(_worker: &Worker, _engine: usize, _cluster: &str) {}
 
 /// Brings an engine's view of the request's cluster up to date, at most once a refresh.
 pub fn refresh(_worker: &Worker, _index: usize, engine: &mut Engine, cluster: &str, now: Millis) {
-    if !engine.config.lists_gateway_hosts() || !engine.is_listing_due(cluster, now) {
+    if engine.config.endpoints != EndpointSource::Gateway || !engine.is_listing_due(cluster, now) {
         return;
     }
     match abi::upstream_hosts() {

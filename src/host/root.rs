@@ -9,7 +9,7 @@ use proxy_wasm::types::ContextType;
 use super::metrics::Metrics;
 use super::stream::Stream;
 use super::{abi, gateway, now};
-use crate::config::rules::{Place, Plugin};
+use crate::config::{ConfigId, Plugin, RequestPlace};
 use crate::engine::Engine;
 use crate::telemetry::Gauge;
 
@@ -17,8 +17,9 @@ use crate::telemetry::Gauge;
 pub struct Worker {
     /// The parsed configuration; rules in order.
     pub plugin: Plugin,
-    /// An engine a rule, in the order of the rules' ids.
+    /// An engine a configuration, in the order of [`Plugin::configs`].
     pub engines: Vec<RefCell<Engine>>,
+    ids: Vec<ConfigId>,
     /// Metrics of this VM.
     pub metrics: RefCell<Metrics>,
     /// What the gateway needs beyond that.
@@ -29,13 +30,15 @@ impl Worker {
     fn new(root: u32, plugin: Plugin, text: &[u8]) -> Self {
         let gateway = gateway::Shared::new(root, &plugin, text);
         let seed = gateway.seed();
-        let engines = plugin.configs().map(|config| RefCell::new(Engine::new(config.clone(), seed))).collect();
-        Self { plugin, engines, metrics: RefCell::default(), gateway }
+        let engines = plugin.configs().map(|(_, config)| RefCell::new(Engine::new(config.clone(), seed))).collect();
+        let ids = plugin.configs().map(|(id, _)| id).collect();
+        Self { plugin, engines, ids, metrics: RefCell::default(), gateway }
     }
 
-    /// The engine of the rule that a request falls under.
-    pub fn engine_for(&self, place: &Place<'_>) -> Option<usize> {
-        self.plugin.select(place)
+    /// The place of the engine that a request falls under; `None` = it is none of our business.
+    pub fn engine_for(&self, place: &RequestPlace<'_>) -> Option<usize> {
+        let selected = self.plugin.select(place)?;
+        self.ids.iter().position(|id| *id == selected)
     }
 
     /// Hands on what an engine counted.
@@ -79,7 +82,8 @@ impl Context for Root {}
 impl RootContext for Root {
     fn on_configure(&mut self, _size: usize) -> bool {
         let text = abi::buffer(abi::Buffer::PluginConfiguration, 0, usize::MAX >> 1).unwrap_or_default();
-        match Plugin::parse(&text) {
+        let parsed = Plugin::parse(&text).map_err(|error| error.to_string());
+        match parsed.and_then(|plugin| gateway::check(&plugin).map_err(str::to_owned).map(|()| plugin)) {
             Ok(plugin) => {
                 let worker = Rc::new(Worker::new(self.id, plugin, &text));
                 gateway::start(self.id, &worker);

@@ -14,7 +14,7 @@ use super::gateway::{PICK_HEADER, Shared};
 use super::now;
 use super::root::Worker;
 use crate::clock::Millis;
-use crate::config::rules::Plugin;
+use crate::config::Plugin;
 use crate::discovery::{Answer, Call, Discovery, Lease};
 use crate::number::millis;
 
@@ -40,7 +40,7 @@ impl Scraper {
     /// For the rules of a configuration.
     pub fn new(plugin: &Plugin) -> Self {
         let discoveries =
-            plugin.configs().map(|config| Discovery::new(&config.endpoints, &config.metrics)).collect();
+            plugin.configs().map(|(_, config)| Discovery::new(&config.endpoints, &config.metrics)).collect();
         Self { discoveries, calls: HashMap::new(), announced: HashMap::new(), early: Vec::new() }
     }
 }

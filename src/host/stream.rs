@@ -11,7 +11,7 @@ use proxy_wasm::types::Action;
 use super::abi::{self, Buffer, Map};
 use super::root::Worker;
 use super::{gateway, now};
-use crate::config::rules::Place;
+use crate::config::RequestPlace;
 use crate::endpoints::own::Ending;
 use crate::engine::Engine;
 use crate::pool::Served;
@@ -32,13 +32,14 @@ pub struct Stream {
     engine: Option<usize>,
     session: Session,
     cluster: String,
+    asked_for_load: bool,
     has_ended: bool,
 }
 
 impl Stream {
     /// A stream of a configuration; without one it lets everything pass.
     pub fn new(worker: Option<Rc<Worker>>) -> Self {
-        Self { worker, engine: None, session: Session::default(), cluster: String::new(), has_ended: false }
+        Self { worker, engine: None, session: Session::default(), cluster: String::new(), asked_for_load: false, has_ended: false }
     }
 
     /// Runs `event` with the session and its engine; `None` when there is no engine, or it is busy.
@@ -51,11 +52,12 @@ impl Stream {
     fn begin(&mut self, end_of_stream: bool) -> Option<Step> {
         let worker = Rc::clone(self.worker.as_ref()?);
         gateway::strip_client_pick();
-        let place = gateway::Position::read(worker.plugin.has_rules());
-        let selected = worker.engine_for(&Place {
+        let place = gateway::Position::read(!worker.plugin.rules.is_empty());
+        let selected = worker.engine_for(&RequestPlace {
             route: &place.route,
-            cluster: &place.cluster,
+            cluster: place.cluster.as_bytes(),
             authority: &place.authority,
+            consumer: &place.consumer,
         })?;
         self.engine = Some(selected);
         gateway::watch(&worker, selected, &place.cluster);
@@ -87,7 +89,7 @@ impl Stream {
         let step = self.with(|session, engine| session.head(engine, &cluster, &head));
         self.cluster = cluster;
         if orca && step == Some(Step::Hold) {
-            gateway::ask_for_load();
+            self.asked_for_load = gateway::ask_for_load();
         }
         step
     }
@@ -114,7 +116,9 @@ impl Stream {
         let Some(worker) = self.worker.clone() else { return };
         let started_ns = abi::now_ns();
         let cluster = core::mem::take(&mut self.cluster);
-        self.with(|_, engine| gateway::refresh(&worker, engine, &cluster, now()));
+        if let Some(index) = self.engine {
+            self.with(|_, engine| gateway::refresh(&worker, index, engine, &cluster, now()));
+        }
         let step = self.with(|session, engine| session.decide(engine, end, now()));
         self.cluster = cluster;
         if let Some(Step::Steer(addresses)) = step
@@ -147,7 +151,7 @@ impl Stream {
                 attempts: attempts.and_then(|bytes| gateway::integer(&bytes)),
             };
             let is_stream = crate::response::is_event_stream(&kind);
-            let load = gateway::told_load();
+            let load = gateway::told_load(!self.asked_for_load);
             self.with(|session, engine| {
                 session.response_head(engine, &served, is_stream, now());
                 if let Some(load) = load {
