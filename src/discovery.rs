@@ -235,11 +235,11 @@ pub struct Lease {
 const LEASE_MS: u64 = 2_000;
 
 impl Lease {
-    /// What VM `me` should write at `now` to hold the lease, given what stands there; `None` = another one
+    /// What VM `me` should write at `now` to hold the lease, given what stands there (nothing = empty); `None` = another one
     /// holds it. The write must be a compare-and-swap: of several that try, one wins.
     #[must_use]
-    pub fn claim(current: Option<&[u8]>, me: u64, now: Millis) -> Option<Vec<u8>> {
-        let held = current.and_then(Self::parse);
+    pub fn claim(current: &[u8], me: u64, now: Millis) -> Option<Vec<u8>> {
+        let held = Self::parse(current);
         let is_free = held.is_none_or(|lease| lease.holder == me || lease.until <= now || lease.until > now.plus(LEASE_MS));
         is_free.then(|| [me.to_le_bytes(), now.plus(LEASE_MS).0.to_le_bytes()].concat())
     }

@@ -23,6 +23,7 @@ pub mod config;
 pub mod discovery;
 pub mod endpoints;
 pub mod engine;
+pub mod exchange;
 pub mod fallback;
 pub mod learn;
 mod number;

@@ -511,16 +511,17 @@ fn place(adapter: Option<u64>, load: &Load) -> Adapter {
 fn signals(endpoint: &Endpoint, adapter: Option<u64>, config: &Config, now: Millis) -> Signals {
     let load = &endpoint.load;
     let own = &endpoint.own;
+    let others = &endpoint.others;
     Signals {
         waiting: load.waiting.map(f64::from),
         running: load.running.map(f64::from),
         kv_use: load.kv_use.map(f64::from),
         freshness: endpoint.freshness(millis(config.metrics.stale_after), now),
         waiting_own: endpoint.waiting_own,
-        inflight: own.inflight,
-        prefill_tokens: own.prefill_tokens(endpoint.prefill_rate(), now),
-        awaiting_first: own.awaiting_first,
-        streams: own.streams(),
+        inflight: own.inflight.saturating_add(others.inflight),
+        prefill_tokens: own.prefill_tokens(endpoint.prefill_rate(), now) + to_f64(others.prefill_tokens),
+        awaiting_first: own.awaiting_first.saturating_add(others.awaiting_first),
+        streams: own.streams().saturating_add(others.inflight.saturating_sub(others.awaiting_first)),
         failure: own.failure(),
         adapter: place(adapter, load),
         outer_hit_share: endpoint.outer_hit_share,

@@ -6,6 +6,7 @@
 //! gateway  what Envoy and Higress do differently (one of two files, by feature)
 //! abi      host calls, each total
 //! metrics  counts handed on
+//! shared   this VM among those of its process
 //! ```
 //!
 //! Invariants: nothing here panics; a host call that fails is counted and the request goes on without us.
@@ -13,6 +14,7 @@
 mod abi;
 mod metrics;
 mod root;
+mod shared;
 mod stream;
 
 #[cfg(feature = "envoy")]
