@@ -76,6 +76,63 @@ pub enum What {
     Emptied = 3,
 }
 
+/// One worker's exchange about one cluster.
+#[derive(Debug)]
+pub struct Exchange {
+    is_on: bool,
+    has_news: bool,
+    /// What this worker tells.
+    pub outbox: Outbox,
+    /// The workers that it listens to.
+    pub members: Vec<Member>,
+}
+
+impl Exchange {
+    /// An exchange that tells and hears nothing when it is off.
+    #[must_use]
+    pub fn new(is_on: bool) -> Self {
+        Self { is_on, has_news: false, outbox: Outbox::default(), members: Vec::new() }
+    }
+
+    /// Whether there is anybody to tell.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Adds an entry to the log.
+    pub fn tell(&mut self, what: What, name_hash: u64, blocks: &[BlockHash]) {
+        if self.is_on {
+            self.outbox.tell(what, name_hash, blocks);
+            self.has_news = true;
+        }
+    }
+
+    /// Notes that a count changed.
+    pub fn touch(&mut self) {
+        self.has_news = self.is_on;
+    }
+
+    /// Whether there is something to tell since the last call.
+    pub fn take_news(&mut self) -> bool {
+        core::mem::take(&mut self.has_news)
+    }
+
+    /// Listens to these workers from now on as well.
+    pub fn listen(&mut self, vms: impl Iterator<Item = u64>) {
+        for vm in vms {
+            if self.members.len() < MAX_MEMBERS && self.members.iter().all(|member| member.vm != vm) {
+                self.members.push(Member::new(vm));
+            }
+        }
+    }
+
+    /// A worker that is listened to.
+    pub fn member(&mut self, vm: u64) -> Option<&mut Member> {
+        self.members.iter_mut().find(|member| member.vm == vm)
+    }
+}
+
 /// This VM's side: its log.
 #[derive(Debug, Default)]
 pub struct Outbox {
@@ -190,6 +247,12 @@ impl Member {
             });
         }
         true
+    }
+
+    /// Whether it has been silent so long that it need not be asked again.
+    #[must_use]
+    pub fn is_forgotten(&self, now: Millis) -> bool {
+        now.since(self.at) > 30 * EXPIRY_MS
     }
 
     /// Whether its counts still stand.
