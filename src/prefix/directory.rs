@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! - a node stands in the bucket that its key names for the present number of buckets;
-//! - at most three nodes to four buckets on average; no chain is longer than [`MAX_CHAIN`] when a node is added to it,
-//!   so that prompts built to collide cost their sender's blocks and not our time.
+//! - at most three nodes to four buckets on average; a record adds nothing to a chain of [`MAX_CHAIN`], so that prompts
+//!   built to collide lose their own blocks and cost us no time.
 //!
 //! Cost: a look-up reads one head and, on average, less than two nodes. An insertion splits at most one bucket:
 //! there is no moment at which everything is hashed again, and no second table beside the first.
