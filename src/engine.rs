@@ -8,6 +8,7 @@
 //! Cost: a pool is one hash look-up away.
 
 use core::num::NonZeroUsize;
+use std::rc::Rc;
 
 use lru::LruCache;
 
@@ -18,6 +19,7 @@ use crate::endpoints::load::Health;
 use crate::endpoints::{scan, snapshot};
 use crate::number::millis;
 use crate::pool::{Listed, Pool};
+use crate::request::PromptPlan;
 use crate::telemetry::{Counter, Gauge, Telemetry};
 
 /// Clusters with a pool at most.
@@ -29,7 +31,8 @@ pub struct Engine {
     pub config: Config,
     /// What was counted.
     pub telemetry: Telemetry,
-    pub(crate) rng: fastrand::Rng,
+    pub(crate) plan: Rc<PromptPlan>,
+    rng: fastrand::Rng,
     pools: LruCache<Box<str>, Pool>,
 }
 
@@ -38,6 +41,7 @@ impl Engine {
     #[must_use]
     pub fn new(config: Config, seed: u64) -> Self {
         Self {
+            plan: Rc::new(PromptPlan::new(&config.prompt)),
             config,
             telemetry: Telemetry::default(),
             rng: fastrand::Rng::with_seed(seed),

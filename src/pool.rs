@@ -247,7 +247,7 @@ impl Pool {
     fn matched_tokens(&self, slot: Slot, prompt: &Prompt, per_token: f64) -> f64 {
         match self.depths.of(slot) {
             0 => 0.0,
-            depth => to_f64(prompt.matched_bytes(depth)) / per_token,
+            depth => to_f64(prompt.matched_bytes(usize::try_from(depth).unwrap_or(usize::MAX))) / per_token,
         }
     }
 

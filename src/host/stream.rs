@@ -97,8 +97,7 @@ impl Stream {
     /// Reads what is new of the body; `true` when the decision is due.
     fn read_body(&mut self, size: usize, end_of_stream: bool) -> bool {
         while let Some(piece) = self.next_piece(size) {
-            let wants_more = self.with(|session, engine| session.body(engine, &piece));
-            if wants_more != Some(true) {
+            if !self.session.body(&piece) {
                 return true;
             }
         }

@@ -163,6 +163,8 @@ impl Index {
         let mut before = NIL;
         for (&hash, seen) in blocks.iter().take(capacity as usize).zip(0..) {
             let id = match self.holders.find(hash, slot.0) {
+                // A hash twice in a row is one block.
+                Some(id) if id == before => continue,
                 Some(id) => {
                     let at = recorded.lately_used;
                     recorded.lately_used += u32::from(at == seen && self.was_used_lately(id));
@@ -201,10 +203,12 @@ impl Index {
             let Some(id) = self.holders.find(hash, slot.0) else {
                 continue;
             };
-            if self
-                .holders
-                .pair(id)
-                .is_none_or(|pair| self.is_expired(pair.used_s, self.latest_s))
+            let expired = |used_s| self.is_expired(used_s, self.latest_s);
+            if id == before
+                || self
+                    .holders
+                    .pair(id)
+                    .is_none_or(|pair| expired(pair.used_s))
             {
                 continue;
             }
@@ -248,7 +252,7 @@ impl Index {
     /// what is over goes at once, oldest first: in time proportional to what goes.
     pub fn set_capacity_blocks(&mut self, slot: Slot, blocks: u32) {
         self.recency.set_capacity(slot, blocks);
-        while self.recency.held(slot.0) > blocks {
+        for _ in blocks..self.recency.held(slot.0) {
             self.drop_pair(self.recency.oldest_of(slot.0));
             self.evictions += 1;
         }
@@ -256,7 +260,7 @@ impl Index {
 
     /// Forgets all that an endpoint holds, in time proportional to it.
     pub fn clear(&mut self, slot: Slot) {
-        while self.recency.held(slot.0) > 0 {
+        for _ in 0..self.recency.held(slot.0) {
             self.drop_pair(self.recency.oldest_of(slot.0));
         }
     }
