@@ -11,10 +11,11 @@ use core::num::NonZeroUsize;
 use std::rc::Rc;
 
 use lru::LruCache;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::clock::Millis;
 use crate::config::{Config, EndpointSource};
-use crate::endpoints::gateway_hosts::{self, HostInfo};
+use crate::endpoints::gateway_hosts::{self, Hosts};
 use crate::endpoints::load::Health;
 use crate::endpoints::{scan, snapshot};
 use crate::number::millis;
@@ -81,14 +82,15 @@ impl Engine {
         let mut failed = 0;
         let mut read = 0;
         let mut listed = Vec::new();
-        for (address, json) in gateway_hosts::hosts(raw) {
-            let info = HostInfo::of(json);
+        for (address, json) in Hosts::new(raw) {
+            let Ok(address) = core::str::from_utf8(address) else { continue };
+            let info = gateway_hosts::host_info(json);
             let load = info.metrics.and_then(|text| {
-                let print = text.fingerprint();
+                let print = xxh3_64(text.0);
                 if pool.text_print(address) == Some(print) {
                     return None;
                 }
-                let load = scan::scan_json(text);
+                let load = scan::scan_escaped(text);
                 if load.is_unknown() { failed += 1 } else { read += 1 }
                 Some((load, now, print))
             });
@@ -110,11 +112,9 @@ impl Engine {
             .iter()
             .map(|row| Listed {
                 address: &row.address,
-                health: row.health,
-                load: row.read_at.and_then(|at| {
-                    let is_new = pool.text_print(&row.address) != Some(at.0);
-                    is_new.then(|| (row.load.clone(), at, at.0))
-                }),
+                health: row.health.unwrap_or(Health::Healthy),
+                load: (row.read_at != Millis(0) && pool.text_print(&row.address) != Some(row.read_at.0))
+                    .then(|| (row.load.clone(), row.read_at, row.read_at.0)),
             })
             .collect();
         pool.list(listed.into_iter(), config, telemetry, now);

@@ -26,7 +26,7 @@ use crate::engine::Engine;
 use crate::fallback::Fallback;
 use crate::pool::{Question, Sent, Served};
 use crate::request::{Api, BodyEnd, Feed, Prompt, PromptReader, Seed, Unreadable};
-use crate::response::UsageScan;
+use crate::response::usage::{Shape, UsageScan};
 use crate::telemetry::{Counter, Histogram};
 
 /// A request's headers, as far as they matter.
@@ -73,6 +73,7 @@ pub enum Step {
 pub struct Session {
     state: State,
     cluster: Box<str>,
+    shape: Option<Shape>,
     /// For people: what was decided and why.
     note: Option<String>,
 }
@@ -100,7 +101,8 @@ impl Session {
         engine.telemetry.add(Counter::Requests, 1);
         self.cluster = cluster.into();
         match start(engine, head) {
-            Ok(reading) => {
+            Ok((api, reading)) => {
+                self.shape = Some(if api == Api::Generate { Shape::MetaInfo } else { Shape::Usage });
                 self.state = State::Reading(Box::new(reading));
                 Step::Hold
             }
@@ -216,7 +218,8 @@ impl Session {
         let Some((pool, config, telemetry, _)) = engine.pool(&self.cluster) else { return };
         pool.served(sent, served, config, telemetry, now);
         if (200..300).contains(&served.status) {
-            *usage = Some(Box::new(UsageScan::new(event_stream)));
+            let shape = self.shape.unwrap_or(Shape::Usage);
+            *usage = Some(Box::new(UsageScan::new(shape, event_stream)));
             return;
         }
         // An error answer has no first token, and its end says nothing new.
@@ -240,7 +243,7 @@ impl Session {
             pool.first_token(sent, telemetry, now);
         }
         let Some(scan) = usage else { return };
-        scan.feed(chunk);
+        scan.push(chunk);
         if end {
             let told = scan.usage();
             pool.usage(sent, told.prompt_tokens, told.cached_tokens, config, telemetry, now);
@@ -264,7 +267,7 @@ impl Session {
 }
 
 /// Whether a request's body is worth holding.
-fn start(engine: &Engine, head: &Head<'_>) -> Result<Reading, Fallback> {
+fn start(engine: &Engine, head: &Head<'_>) -> Result<(Api, Reading), Fallback> {
     if head.upgrade {
         return Err(Fallback::Upgrade);
     }
@@ -280,14 +283,15 @@ fn start(engine: &Engine, head: &Head<'_>) -> Result<Reading, Fallback> {
         return Err(Fallback::TooLarge);
     }
     let subset = head.subset.filter(|value| value.len() <= MAX_HEADER_BYTES);
-    Ok(Reading {
+    let reading = Reading {
         reader: PromptReader::new(api, Rc::clone(&engine.plan)),
         isolation: head.isolation.map(bounded),
         session: head.session.filter(|value| !value.is_empty()).map(xxh3_64),
         subset: subset.map(|value| String::from_utf8_lossy(value).into_owned()),
         content_length: head.content_length,
         received: 0,
-    })
+    };
+    Ok((api, reading))
 }
 
 /// A value to tell prompts apart by: itself, or its hash where it is very long.
