@@ -212,7 +212,8 @@ impl Discovery {
         let mut news = Vec::new();
         for cluster in self.clusters.iter_mut().filter(|cluster| cluster.changed) {
             cluster.changed = false;
-            news.push((cluster.name.clone(), snapshot::encode(cluster.watched.iter().map(|watched| &watched.row))));
+            let rows: Vec<_> = cluster.watched.iter().map(|watched| watched.row.clone()).collect();
+            news.push((cluster.name.clone(), snapshot::encode(&rows)));
         }
         news
     }

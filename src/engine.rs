@@ -69,6 +69,12 @@ impl Engine {
         Some((pool, &self.config, &mut self.telemetry, &mut self.rng))
     }
 
+    /// The clusters that have a pool.
+    #[must_use]
+    pub fn clusters(&self) -> Vec<Box<str>> {
+        self.pools.iter().map(|(name, _)| name.clone()).collect()
+    }
+
     /// Whether the listing of a cluster is older than a refresh.
     pub fn is_listing_due(&mut self, cluster: &str, now: Millis) -> bool {
         let refresh_ms = millis(self.config.metrics.refresh);

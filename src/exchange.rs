@@ -207,6 +207,8 @@ pub struct Member {
     pub counts: Vec<Count>,
     /// When it last spoke.
     pub at: Millis,
+    /// Version of the head that was read last, as the host counts.
+    pub version: Option<u32>,
     reached: u32,
     segment: u32,
     next: u32,
@@ -217,7 +219,7 @@ impl Member {
     /// A VM of which nothing was read yet.
     #[must_use]
     pub fn new(vm: u64) -> Self {
-        Self { vm, counts: Vec::new(), at: Millis(0), reached: 0, segment: 0, next: 0, is_new: true }
+        Self { vm, counts: Vec::new(), at: Millis(0), version: None, reached: 0, segment: 0, next: 0, is_new: true }
     }
 
     /// Reads a head; `false` when it says nothing.

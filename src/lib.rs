@@ -18,6 +18,7 @@
 //! Everything outside [`host`] is plain Rust: no clock, no randomness, no logging, no globals.
 //! Time comes in as [`clock::Millis`], randomness as a seeded [`fastrand::Rng`].
 
+pub mod byte_mask;
 pub mod clock;
 pub mod config;
 pub mod discovery;
@@ -30,6 +31,7 @@ mod number;
 pub mod pick;
 pub mod pool;
 pub mod prefix;
+pub mod raw_json;
 pub mod request;
 pub mod response;
 pub mod session;

@@ -525,9 +525,13 @@ impl Pool {
         self.exchange.outbox.head(vm, counts, now)
     }
 
-    /// Takes in another worker's head; `false` when it says nothing.
-    pub fn hear_head(&mut self, vm: u64, bytes: &[u8]) -> bool {
+    /// Takes in another worker's head, unless it is the one seen last; `false` when it says nothing.
+    pub fn hear_head(&mut self, vm: u64, version: u32, bytes: &[u8]) -> bool {
         let Some(member) = self.exchange.member(vm) else { return false };
+        if member.version == Some(version) {
+            return true;
+        }
+        member.version = Some(version);
         count(&mut self.table, member, Sign::Minus);
         let is_heard = member.read_head(bytes);
         count(&mut self.table, member, Sign::Plus);

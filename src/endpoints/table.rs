@@ -160,9 +160,10 @@ impl Table {
     /// Names an endpoint in the listing; `true` when it is new. `None` when the table is full.
     pub fn list(&mut self, address: &str, health: Health) -> Option<(Slot, bool)> {
         if let Some(&slot) = self.by_address.get(address) {
+            let listing = self.listing;
             let endpoint = self.get_mut(slot)?;
             endpoint.health = health;
-            endpoint.listing = self.listing;
+            endpoint.listing = listing;
             return Some((slot, false));
         }
         let slot = self.vacant()?;

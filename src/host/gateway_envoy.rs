@@ -123,11 +123,8 @@ pub fn watch(worker: &Worker, engine: usize, cluster: &str) {
     scraper::announce(&worker.identity, engine, cluster);
 }
 
-/// Brings an engine's view of a cluster up to date, at most once a refresh.
+/// Brings an engine's view of a cluster up to date.
 pub fn refresh(worker: &Worker, index: usize, engine: &mut Engine, cluster: &str, now: Millis) {
-    if !engine.is_listing_due(cluster, now) {
-        return;
-    }
     let key = worker.identity.rule_key(index, scraper::SNAPSHOT, cluster);
     let Some((bytes, version)) = abi::shared(&key) else {
         engine.keep_listing(cluster, now);

@@ -89,9 +89,9 @@ pub fn strip_client_pick() {}
 /// The gateway itself knows its clusters.
 pub fn watch(_worker: &Worker, _engine: usize, _cluster: &str) {}
 
-/// Brings an engine's view of the request's cluster up to date, at most once a refresh.
+/// Brings an engine's view of the request's cluster up to date.
 pub fn refresh(_worker: &Worker, _index: usize, engine: &mut Engine, cluster: &str, now: Millis) {
-    if engine.config.endpoints != EndpointSource::Gateway || !engine.is_listing_due(cluster, now) {
+    if engine.config.endpoints != EndpointSource::Gateway {
         return;
     }
     match abi::upstream_hosts() {

@@ -9,7 +9,7 @@ use proxy_wasm::types::ContextType;
 use super::metrics::Metrics;
 use super::shared::Identity;
 use super::stream::Stream;
-use super::{abi, gateway, now};
+use super::{abi, exchange, gateway, now};
 use crate::config::{ConfigId, Plugin, RequestPlace};
 use crate::engine::Engine;
 use crate::telemetry::Gauge;
@@ -55,8 +55,9 @@ impl Worker {
     fn tick(&self) {
         let now = now();
         let mut levels = [0; Gauge::ALL.len()];
-        for engine in &self.engines {
+        for (rule, engine) in self.engines.iter().enumerate() {
             let Ok(mut engine) = engine.try_borrow_mut() else { continue };
+            exchange::tick(self, rule, &mut engine, now);
             self.flush(&mut engine);
             for (sum, (_, level)) in levels.iter_mut().zip(engine.gauges(now)) {
                 *sum += level;

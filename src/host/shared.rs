@@ -18,6 +18,7 @@ impl Identity {
     }
 
     /// A key under this configuration.
+    #[cfg(feature = "envoy")]
     pub fn key(&self, name: &str) -> String {
         format!("{}/{name}", self.keys)
     }
