@@ -18,11 +18,13 @@
 //! Everything outside [`host`] is plain Rust: no clock, no randomness, no logging, no globals.
 //! Time comes in as [`clock::Millis`], randomness as a seeded [`fastrand::Rng`].
 
+pub mod byte_mask;
 pub mod clock;
 pub mod config;
 pub mod endpoints;
 pub mod fallback;
 pub mod pick;
 pub mod prefix;
+pub mod raw_json;
 pub mod request;
 pub mod response;
