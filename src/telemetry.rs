@@ -50,12 +50,14 @@ pub enum Counter {
     ScrapeFailures,
     /// Endpoint listings that could not be had.
     ListingFailures,
+    /// Entries of other workers' logs that were gone before they were read.
+    ExchangeGaps,
     /// Host calls that failed.
     HostCallFailures,
 }
 
 /// Counters without a label, in the order of their places.
-const PLAIN: [Counter; 16] = [
+const PLAIN: [Counter; 17] = [
     Counter::Requests,
     Counter::PromptTokens,
     Counter::PredictedHitTokens,
@@ -71,6 +73,7 @@ const PLAIN: [Counter; 16] = [
     Counter::Scrapes,
     Counter::ScrapeFailures,
     Counter::ListingFailures,
+    Counter::ExchangeGaps,
     Counter::HostCallFailures,
 ];
 
@@ -107,6 +110,7 @@ impl Counter {
             Self::Scrapes => "warmroute_scrape_total",
             Self::ScrapeFailures => "warmroute_scrape_failure_total",
             Self::ListingFailures => "warmroute_listing_failure_total",
+            Self::ExchangeGaps => "warmroute_exchange_gap_total",
             Self::HostCallFailures => "warmroute_host_call_failure_total",
         };
         plain.to_owned()

@@ -22,19 +22,12 @@ const LOAD_HEADER: &str = "endpoint-load-metrics";
 const TICK_MS: u32 = 1_000;
 
 /// What the streams of one configuration share on this gateway.
-pub struct Shared {
-    seed: u64,
-}
+pub struct Shared;
 
 impl Shared {
     /// For a configuration.
-    pub fn new(root: u32, _plugin: &Plugin, _text: &[u8]) -> Self {
-        Self { seed: abi::now_ns() ^ u64::from(root) }
-    }
-
-    /// A seed that differs between VMs.
-    pub fn seed(&self) -> u64 {
-        self.seed
+    pub fn new(_plugin: &Plugin) -> Self {
+        Self
     }
 }
 
@@ -96,9 +89,9 @@ pub fn strip_client_pick() {}
 /// The gateway itself knows its clusters.
 pub fn watch(_worker: &Worker, _engine: usize, _cluster: &str) {}
 
-/// Brings an engine's view of the request's cluster up to date, at most once a refresh.
+/// Brings an engine's view of the request's cluster up to date.
 pub fn refresh(_worker: &Worker, _index: usize, engine: &mut Engine, cluster: &str, now: Millis) {
-    if engine.config.endpoints != EndpointSource::Gateway || !engine.is_listing_due(cluster, now) {
+    if engine.config.endpoints != EndpointSource::Gateway {
         return;
     }
     match abi::upstream_hosts() {
