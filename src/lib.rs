@@ -18,6 +18,24 @@
 //! Everything outside [`host`] is plain Rust: no clock, no randomness, no logging, no globals.
 //! Time comes in as [`clock::Millis`], randomness as a seeded [`fastrand::Rng`].
 
+// Nothing in a gateway's worker may panic: a trap is an error page for that user and costs the
+// worker everything it has learned.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::todo,
+        clippy::unimplemented,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss
+    )
+)]
+
 pub mod byte_mask;
 pub mod clock;
 pub mod config;

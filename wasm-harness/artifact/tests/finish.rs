@@ -110,7 +110,8 @@ fn an_import_that_the_gateway_lacks_is_refused_by_name() {
 
 #[test]
 fn an_imported_memory_is_refused() {
-    let text = r#"(module (import "env" "memory" (memory 1)) (func (export "proxy_abi_version_0_2_1")))"#;
+    let text =
+        r#"(module (import "env" "memory" (memory 1)) (func (export "proxy_abi_version_0_2_1")))"#;
     let module = wat::parse_str(text).expect("the module is well-formed");
     assert!(refusal(&module, Host::Envoy).contains("env.memory"));
 }
