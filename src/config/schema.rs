@@ -19,8 +19,7 @@ use super::value::{
 #[must_use]
 pub fn schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
-    let whole = generator.subschema_for::<ConfigText>();
-    drop(whole);
+    let _reference = generator.subschema_for::<ConfigText>();
     let mut defs = generator.take_definitions(true);
     let Some(Value::Object(mut rule)) = defs.remove("ConfigText") else {
         return Value::Null;
@@ -67,7 +66,10 @@ pub fn schema() -> Value {
     root.insert("title".to_owned(), "warmroute".into());
     root.extend(top);
     root.insert("$defs".to_owned(), defs.into());
-    Value::Object(root)
+    let mut root = Value::Object(root);
+    // The same text whatever map serde_json was built with.
+    root.sort_all_objects();
+    root
 }
 
 /// The schema as `plugin-config/schema.json` holds it.
@@ -93,7 +95,7 @@ pub struct Key {
     pub in_rule: bool,
 }
 
-/// Every key, in the order of the text's types.
+/// Every key, by name; those of rules last.
 #[must_use]
 pub fn keys() -> Vec<Key> {
     let root = schema();
@@ -188,7 +190,7 @@ fn kind(schema: &Value) -> String {
                 .map_or("object".to_owned(), plain);
             let (min, max) = (bound("minItems"), bound("maxItems"));
             format!(
-                "list of {of}, {} to {}",
+                "list, {} to {}: {of}",
                 min.unwrap_or_default(),
                 max.unwrap_or_default()
             )
@@ -216,7 +218,9 @@ pub fn markdown() -> String {
         let _ = writeln!(
             text,
             "| `{}` | {} | {default} | {} |",
-            key.path, key.kind, key.meaning
+            key.path,
+            key.kind,
+            key.meaning.replace('|', "\\|")
         );
     };
     for key in keys().iter().filter(|key| !key.in_rule) {
