@@ -3,6 +3,7 @@
 pub mod client;
 pub mod engine_sim;
 pub mod envoy;
+pub mod workload;
 
 use std::path::PathBuf;
 

@@ -1,17 +1,22 @@
-//! The configuration of a lab gateway: one listener, one cluster of engines, one admin cluster.
+//! The configuration of a lab gateway: the tree's `envoy/envoy.yaml` with other addresses.
 //!
-//! The cluster `inference` has the engines in the order given; `admin` points at Envoy's own admin
-//! port, where the plugin finds hosts and their health.
+//! What is measured and tested is thus what users are told to run. Changed are: the ports, the
+//! engines, the plugin's path and configuration, the balancing policy where the plugin is not
+//! asked, the interval of the health checks; the access log goes; a response header comes.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use anyhow::Context;
 use serde_json::{Value, json};
 
 /// The header that carries a pick from the plugin to the cluster.
 pub const PICK_HEADER: &str = "x-gateway-destination-endpoint";
 /// A response header, added by the lab's gateway, with the address of the engine that answered.
 pub const SERVED_HEADER: &str = "x-lab-served-by";
+
+const LISTENER: &str = "/static_resources/listeners/0";
+const MANAGER: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config";
 
 /// How the gateway chooses an engine.
 #[derive(Debug, Clone)]
@@ -26,7 +31,7 @@ pub enum Routing {
     Warmroute {
         /// The artifact.
         wasm: PathBuf,
-        /// The plugin's configuration.
+        /// The plugin's configuration, as [`plugin_configuration`] gives it or changed.
         configuration: Value,
     },
 }
@@ -42,8 +47,8 @@ pub struct EnvoyOptions {
     pub concurrency: u32,
     /// Address of the listener; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Seconds between active health checks of `/health`; `None` for no checks.
-    pub health_check_s: Option<u32>,
+    /// Time between active health checks, as Envoy writes durations; `None` for no checks.
+    pub health_check_interval: Option<String>,
     /// Envoy's log level.
     pub log_level: String,
     /// The Envoy to run; `None` looks for one, see [`super::find_binary`].
@@ -58,221 +63,126 @@ impl EnvoyOptions {
             routing,
             concurrency: 1,
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            health_check_s: Some(1),
+            health_check_interval: Some("1s".into()),
             log_level: "warning".into(),
             binary: None,
         }
     }
 }
 
-/// The configuration of the plugin that fits [`bootstrap`]: hosts from the admin cluster.
-pub fn plugin_configuration() -> Value {
-    json!({"endpoints": {"admin": {"cluster": "admin", "of": ["inference"]}}})
+/// `envoy/envoy.yaml` as it stands.
+fn template() -> anyhow::Result<Value> {
+    let path = crate::tree_root().join("envoy/envoy.yaml");
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    serde_saphyr::from_str(&text).with_context(|| path.display().to_string())
 }
 
-/// The whole bootstrap, as Envoy's JSON.
-pub fn bootstrap(options: &EnvoyOptions, admin: SocketAddr) -> Value {
-    json!({
-        "admin": {"address": socket_address(&admin.ip().to_string(), admin.port())},
-        "static_resources": {
-            "listeners": [listener(options)],
-            "clusters": [inference(options), admin_cluster(admin)],
-        },
-        "stats_flush_interval": "1s",
-    })
+/// The plugin's configuration in `envoy/envoy.yaml`: hosts from the admin cluster.
+///
+/// # Errors
+/// The file is missing or of another shape.
+pub fn plugin_configuration() -> anyhow::Result<Value> {
+    let mut config = template()?;
+    let filters = at(&mut config, &format!("{MANAGER}/http_filters"))?;
+    let plugin = named(filters, "warmroute")?;
+    let text = at(plugin, "/typed_config/config/configuration/value")?;
+    Ok(serde_json::from_str(text.as_str().unwrap_or_default())?)
 }
 
-fn listener(options: &EnvoyOptions) -> Value {
-    let mut filters = Vec::new();
-    if let Routing::Warmroute {
+/// The whole bootstrap, in Envoy's JSON.
+///
+/// # Errors
+/// `envoy/envoy.yaml` is missing or of another shape.
+pub fn bootstrap(options: &EnvoyOptions, admin: SocketAddr) -> anyhow::Result<Value> {
+    let mut config = template()?;
+    let admin_address = socket_address(&admin.ip().to_string(), admin.port());
+    *at(&mut config, "/admin/address")? = admin_address.clone();
+    *at(&mut config, &format!("{LISTENER}/address"))? =
+        socket_address(&options.listen.ip().to_string(), options.listen.port());
+
+    let manager = at(&mut config, MANAGER)?;
+    if let Some(fields) = manager.as_object_mut() {
+        fields.remove("access_log");
+    }
+    plugin(at(manager, "/http_filters")?, &options.routing)?;
+    at(manager, "/route_config/virtual_hosts/0")?["response_headers_to_add"] = json!([{
+        "header": {"key": SERVED_HEADER, "value": "%UPSTREAM_REMOTE_ADDRESS%"},
+    }]);
+
+    let clusters = at(&mut config, "/static_resources/clusters")?;
+    let endpoint = "/load_assignment/endpoints/0/lb_endpoints/0/endpoint/address";
+    *at(named(clusters, "envoy_admin")?, endpoint)? = admin_address;
+    inference(named(clusters, "inference")?, options)?;
+    Ok(config)
+}
+
+/// Points the filter at its artifact, or takes it out.
+fn plugin(filters: &mut Value, routing: &Routing) -> anyhow::Result<()> {
+    let Routing::Warmroute {
         wasm,
         configuration,
-    } = &options.routing
-    {
-        filters.push(json!({
-            "name": "warmroute",
-            "typed_config": {
-                "@type": "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
-                "config": {
-                    "name": "warmroute",
-                    "root_id": "warmroute",
-                    "allow_on_headers_stop_iteration": true,
-                    "failure_policy": "FAIL_RELOAD",
-                    "configuration": {
-                        "@type": "type.googleapis.com/google.protobuf.StringValue",
-                        "value": configuration.to_string(),
-                    },
-                    "vm_config": {
-                        "vm_id": "warmroute",
-                        "runtime": "envoy.wasm.runtime.v8",
-                        "code": {"local": {"filename": wasm}},
-                    },
-                },
-            },
-        }));
+    } = routing
+    else {
+        if let Some(filters) = filters.as_array_mut() {
+            filters.retain(|filter| filter["name"] != "warmroute");
+        }
+        return Ok(());
+    };
+    let plugin = at(named(filters, "warmroute")?, "/typed_config/config")?;
+    *at(plugin, "/vm_config/code/local/filename")? = json!(wasm);
+    *at(plugin, "/configuration/value")? = json!(configuration.to_string());
+    Ok(())
+}
+
+fn inference(cluster: &mut Value, options: &EnvoyOptions) -> anyhow::Result<()> {
+    let numeric = |endpoint: &String| endpoint.parse::<SocketAddr>().is_ok();
+    if !options.endpoints.iter().all(numeric) {
+        cluster["type"] = json!("STRICT_DNS");
     }
-    filters.push(json!({
-        "name": "envoy.filters.http.router",
-        "typed_config": {
-            "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router",
-        },
-    }));
-    let manager = json!({
-        "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
-        "stat_prefix": "gateway",
-        "codec_type": "AUTO",
-        "http_protocol_options": {"enable_trailers": true},
-        "stream_idle_timeout": "300s",
-        "upgrade_configs": [{"upgrade_type": "websocket"}],
-        "http_filters": filters,
-        "route_config": {"name": "routes", "virtual_hosts": [virtual_host()]},
-    });
-    json!({
-        "name": "gateway",
-        "address": socket_address(&options.listen.ip().to_string(), options.listen.port()),
-        "per_connection_buffer_limit_bytes": 65_536,
-        "filter_chains": [{"filters": [{
-            "name": "envoy.filters.network.http_connection_manager",
-            "typed_config": manager,
-        }]}],
-    })
-}
-
-fn virtual_host() -> Value {
-    json!({
-        "name": "engines",
-        "domains": ["*"],
-        // The plugin pauses whole bodies; past this one the client gets a 413.
-        "request_body_buffer_limit": 16_777_216,
-        "routes": [{
-            "name": "engines",
-            "match": {"prefix": "/"},
-            "route": {
-                "cluster": "inference",
-                "timeout": "0s",
-                "retry_policy": {
-                    "retry_on": "connect-failure,refused-stream,reset-before-request",
-                    "num_retries": 3,
-                    "retry_host_predicate": [{
-                        "name": "envoy.retry_host_predicates.previous_hosts",
-                        "typed_config": {
-                            "@type": "type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate",
-                        },
-                    }],
-                    "host_selection_retry_max_attempts": 5,
-                },
-            },
-        }],
-        "response_headers_to_add": [{
-            "header": {"key": SERVED_HEADER, "value": "%UPSTREAM_REMOTE_ADDRESS%"},
-        }],
-    })
-}
-
-fn inference(options: &EnvoyOptions) -> Value {
-    let numeric = options
-        .endpoints
-        .iter()
-        .all(|endpoint| endpoint.parse::<SocketAddr>().is_ok());
-    let hosts: Vec<Value> = options
-        .endpoints
-        .iter()
-        .map(|endpoint| {
-            let (host, port) = endpoint.rsplit_once(':').unwrap_or((endpoint, "80"));
-            let host = host.trim_start_matches('[').trim_end_matches(']');
-            json!({"endpoint": {"address": socket_address(host, port.parse().unwrap_or(80))}})
-        })
-        .collect();
-    let mut cluster = json!({
-        "name": "inference",
-        "type": if numeric { "STATIC" } else { "STRICT_DNS" },
-        "connect_timeout": "1s",
-        "load_balancing_policy": {"policies": [balancing(&options.routing)]},
-        "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
-        "circuit_breakers": {"thresholds": [{
-            "max_connections": 65_536, "max_pending_requests": 65_536, "max_requests": 65_536,
-        }]},
-        "load_assignment": {
-            "cluster_name": "inference",
-            "endpoints": [{"lb_endpoints": hosts}],
-        },
-        "typed_extension_protocol_options": {
-            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": upstream(),
-        },
-    });
-    if let Some(seconds) = options.health_check_s {
-        cluster["health_checks"] = json!([{
-            "timeout": "1s",
-            "interval": format!("{seconds}s"),
-            "no_traffic_interval": format!("{seconds}s"),
-            "unhealthy_threshold": 2,
-            "healthy_threshold": 1,
-            "http_health_check": {"path": "/health", "host": "inference"},
-        }]);
+    let mut hosts = Vec::new();
+    for endpoint in &options.endpoints {
+        let (host, port) = endpoint
+            .rsplit_once(':')
+            .with_context(|| format!("engine {endpoint}: host:port expected"))?;
+        let port = port
+            .parse()
+            .with_context(|| format!("engine {endpoint}: port {port} is no number"))?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        hosts.push(json!({"endpoint": {"address": socket_address(host, port)}}));
     }
-    cluster
-}
-
-/// HTTP/1.1 to the engines, and the pick taken off after it has served.
-fn upstream() -> Value {
-    json!({
-        "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-        "explicit_http_config": {"http_protocol_options": {"enable_trailers": true}},
-        "http_filters": [
-            {
-                "name": "envoy.filters.http.header_mutation",
-                "typed_config": {
-                    "@type": "type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3.HeaderMutation",
-                    "mutations": {"request_mutations": [{"remove": PICK_HEADER}]},
-                },
-            },
-            {
-                "name": "envoy.filters.http.upstream_codec",
-                "typed_config": {
-                    "@type": "type.googleapis.com/envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec",
-                },
-            },
-        ],
-    })
-}
-
-fn balancing(routing: &Routing) -> Value {
-    match routing {
-        Routing::RoundRobin => json!({"typed_extension_config": {
-            "name": "envoy.load_balancing_policies.round_robin",
-            "typed_config": {
-                "@type": "type.googleapis.com/envoy.extensions.load_balancing_policies.round_robin.v3.RoundRobin",
-            },
-        }}),
-        Routing::LeastRequest => json!({"typed_extension_config": {
-            "name": "envoy.load_balancing_policies.least_request",
-            "typed_config": {
-                "@type": "type.googleapis.com/envoy.extensions.load_balancing_policies.least_request.v3.LeastRequest",
-            },
-        }}),
-        Routing::PickHeader | Routing::Warmroute { .. } => json!({"typed_extension_config": {
-            "name": "envoy.load_balancing_policies.override_host",
-            "typed_config": {
-                "@type": "type.googleapis.com/envoy.extensions.load_balancing_policies.override_host.v3.OverrideHost",
-                "override_host_sources": [{"header": PICK_HEADER}],
-                "fallback_policy": {"policies": [balancing(&Routing::LeastRequest)]},
-            },
-        }}),
+    *at(cluster, "/load_assignment/endpoints/0/lb_endpoints")? = json!(hosts);
+    if let Some(interval) = &options.health_check_interval {
+        let check = at(cluster, "/health_checks/0")?;
+        check["interval"] = json!(interval);
+        check["no_traffic_interval"] = json!(interval);
+    } else if let Some(fields) = cluster.as_object_mut() {
+        fields.remove("health_checks");
     }
+    let name = match options.routing {
+        Routing::RoundRobin => ("round_robin", "RoundRobin"),
+        Routing::LeastRequest => ("least_request", "LeastRequest"),
+        Routing::PickHeader | Routing::Warmroute { .. } => return Ok(()),
+    };
+    *at(cluster, "/load_balancing_policy/policies")? = json!([{"typed_extension_config": {
+        "name": format!("envoy.load_balancing_policies.{}", name.0),
+        "typed_config": {"@type": format!(
+            "type.googleapis.com/envoy.extensions.load_balancing_policies.{}.v3.{}",
+            name.0, name.1
+        )},
+    }}]);
+    Ok(())
 }
 
-fn admin_cluster(admin: SocketAddr) -> Value {
-    json!({
-        "name": "admin",
-        "type": "STATIC",
-        "connect_timeout": "1s",
-        "load_assignment": {
-            "cluster_name": "admin",
-            "endpoints": [{"lb_endpoints": [{
-                "endpoint": {"address": socket_address(&admin.ip().to_string(), admin.port())},
-            }]}],
-        },
-    })
+fn at<'a>(config: &'a mut Value, pointer: &str) -> anyhow::Result<&'a mut Value> {
+    config
+        .pointer_mut(pointer)
+        .with_context(|| format!("envoy/envoy.yaml has no {pointer}"))
+}
+
+fn named<'a>(list: &'a mut Value, name: &str) -> anyhow::Result<&'a mut Value> {
+    list.as_array_mut()
+        .and_then(|list| list.iter_mut().find(|item| item["name"] == name))
+        .with_context(|| format!("envoy/envoy.yaml has no entry named {name}"))
 }
 
 fn socket_address(host: &str, port: u16) -> Value {

@@ -67,7 +67,7 @@ impl Envoy {
         let mut last = anyhow!("no attempt was made");
         for _ in 0..START_ATTEMPTS {
             let admin = free_port()?;
-            let mut config = bootstrap(options, admin);
+            let mut config = bootstrap(options, admin)?;
             edit(&mut config);
             match Self::attempt(&binary, options, &config, admin).await {
                 Ok(envoy) => return Ok(envoy),
