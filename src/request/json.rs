@@ -215,7 +215,8 @@ impl Json {
         let Some((text, rest)) = piece.split_at_checked(run.len) else { return Err(Halt::Malformed) };
         if !text.is_empty() {
             self.flush_high(events);
-            if !(run.ascii && self.utf8.is_whole()) && !self.utf8.check(text) {
+            let plain = run.ascii && self.utf8.is_whole();
+            if !plain && !self.utf8.check(text) {
                 return Err(Halt::Malformed);
             }
             events.text(text);
