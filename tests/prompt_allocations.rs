@@ -37,7 +37,8 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 fn allocations(messages: usize) -> usize {
-    let text = "Some words that a user might say to a model, with a line break\\n and caf\u{e9}. ".repeat(20);
+    let text = "Some words that a user might say to a model, with a line break\\n and caf\u{e9}. "
+        .repeat(20);
     let turn = format!(
         r#"{{"role":"user","content":[{{"type":"text","text":"{text}"}},{{"type":"image_url","image_url":{{"url":"u"}}}}]}},{{"content":"{text}","role":"assistant","tool_calls":[{{"id":"c","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"c","content":"{text}"}}"#
     );
@@ -45,7 +46,13 @@ fn allocations(messages: usize) -> usize {
     let body = format!(r#"{{"model":"m","messages":[{turns}],"stream":true}}"#);
     let pieces: Vec<&[u8]> = body.as_bytes().chunks(16 << 10).collect();
     let before = CALLS.load(Ordering::Relaxed);
-    let prompt = try_read(Api::Chat, &PromptOptions::default(), &pieces, BodyEnd::Complete).expect("a prompt");
+    let prompt = try_read(
+        Api::Chat,
+        &PromptOptions::default(),
+        &pieces,
+        BodyEnd::Complete,
+    )
+    .expect("a prompt");
     let after = CALLS.load(Ordering::Relaxed);
     assert!(prompt.blocks.len() > messages * 4);
     after - before

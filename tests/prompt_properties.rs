@@ -7,11 +7,27 @@ use serde_json::{Map, Value, json};
 use warmroute::config::PromptOptions;
 use warmroute::request::{Api, BodyEnd, Cut, Prompt, Unreadable};
 
-const ALPHABET: [&str; 14] =
-    ["a", "b ", "word ", "\n", "\"", "\\", "é", "漢", "🦀", "\u{7f}", "\u{1}", "/", "longer words in a row, ", "\t"];
+const ALPHABET: [&str; 14] = [
+    "a",
+    "b ",
+    "word ",
+    "\n",
+    "\"",
+    "\\",
+    "é",
+    "漢",
+    "🦀",
+    "\u{7f}",
+    "\u{1}",
+    "/",
+    "longer words in a row, ",
+    "\t",
+];
 
 fn text(rng: &mut fastrand::Rng, max: usize) -> String {
-    (0..rng.usize(0..=max)).map(|_| ALPHABET[rng.usize(0..ALPHABET.len())]).collect()
+    (0..rng.usize(0..=max))
+        .map(|_| ALPHABET[rng.usize(0..ALPHABET.len())])
+        .collect()
 }
 
 fn content(rng: &mut fastrand::Rng) -> Value {
@@ -30,7 +46,10 @@ fn content(rng: &mut fastrand::Rng) -> Value {
 
 fn message(rng: &mut fastrand::Rng) -> Value {
     let mut message = Map::new();
-    message.insert("role".into(), ["system", "user", "assistant", "tool"][rng.usize(0..4)].into());
+    message.insert(
+        "role".into(),
+        ["system", "user", "assistant", "tool"][rng.usize(0..4)].into(),
+    );
     if rng.u8(0..8) > 0 {
         message.insert("content".into(), content(rng));
     }
@@ -49,7 +68,10 @@ fn body(rng: &mut fastrand::Rng, messages: Vec<Value>) -> Value {
     body.insert("messages".into(), messages.into());
     body.insert("model".into(), "m".into());
     if rng.bool() {
-        body.insert("tools".into(), json!([{"type": "function", "function": {"name": "f", "description": text(rng, 20)}}]));
+        body.insert(
+            "tools".into(),
+            json!([{"type": "function", "function": {"name": "f", "description": text(rng, 20)}}]),
+        );
     }
     if rng.u8(0..4) == 0 {
         body.insert("cache_salt".into(), text(rng, 2).into());
@@ -64,7 +86,9 @@ fn messages(rng: &mut fastrand::Rng) -> Vec<Value> {
 /// Spells a value with keys in random order, random whitespace and random escapes. Keys inside tools and
 /// tool calls keep their order, which counts.
 fn spell(rng: &mut fastrand::Rng, value: &Value, shuffles: bool, out: &mut String) {
-    let blank = |rng: &mut fastrand::Rng, out: &mut String| out.push_str(["", "", " ", "\n\t", "  "][rng.usize(0..5)]);
+    let blank = |rng: &mut fastrand::Rng, out: &mut String| {
+        out.push_str(["", "", " ", "\n\t", "  "][rng.usize(0..5)])
+    };
     blank(rng, out);
     match value {
         Value::Object(map) => {
@@ -78,7 +102,8 @@ fn spell(rng: &mut fastrand::Rng, value: &Value, shuffles: bool, out: &mut Strin
                 spell(rng, &Value::String(key.clone()), false, out);
                 blank(rng, out);
                 out.push(':');
-                let inner = shuffles && !matches!(key.as_str(), "tools" | "tool_calls" | "image_url");
+                let inner =
+                    shuffles && !matches!(key.as_str(), "tools" | "tool_calls" | "image_url");
                 spell(rng, &map[key], inner, out);
             }
             blank(rng, out);
@@ -98,7 +123,9 @@ fn spell(rng: &mut fastrand::Rng, value: &Value, shuffles: bool, out: &mut Strin
             for c in text.chars() {
                 let must = c < ' ' || c == '"' || c == '\\';
                 if must || rng.u8(0..9) == 0 {
-                    c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+                    c.encode_utf16(&mut [0; 2])
+                        .iter()
+                        .for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
                 } else {
                     out.push(c);
                 }
@@ -145,9 +172,17 @@ fn appending_changes_no_earlier_block() {
         let mut longer = base.clone();
         longer["messages"] = list.into();
         let after = must(&longer.to_string());
-        assert_eq!(shared(&before, &after), before.blocks.len(), "{base}\n{longer}");
+        assert_eq!(
+            shared(&before, &after),
+            before.blocks.len(),
+            "{base}\n{longer}"
+        );
         assert!(after.bytes >= before.bytes);
-        let first_user = base["messages"].as_array().into_iter().flatten().any(|m| m["role"] == "user");
+        let first_user = base["messages"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|m| m["role"] == "user");
         assert!(!first_user || before.conversation == after.conversation);
     }
 }
@@ -159,7 +194,11 @@ fn a_changed_character_changes_its_block_and_all_after() {
         let words: Vec<char> = (0..rng.usize(1..300)).map(|_| rng.lowercase()).collect();
         let at = rng.usize(0..words.len());
         let spell = |c: Option<char>| -> String {
-            words.iter().enumerate().map(|(i, &w)| if i == at { c.unwrap_or(w) } else { w }).collect()
+            words
+                .iter()
+                .enumerate()
+                .map(|(i, &w)| if i == at { c.unwrap_or(w) } else { w })
+                .collect()
         };
         let tail = text(&mut rng, 40);
         let build = |text: &str| {
@@ -169,9 +208,19 @@ fn a_changed_character_changes_its_block_and_all_after() {
         assert_ne!(a.conversation, b.conversation);
         let same = shared(&a, &b);
         // Nothing is shared from that block on, and everything before it is.
-        assert!(a.blocks.iter().skip(same).zip(b.blocks.iter().skip(same)).all(|(a, b)| a != b));
+        assert!(
+            a.blocks
+                .iter()
+                .skip(same)
+                .zip(b.blocks.iter().skip(same))
+                .all(|(a, b)| a != b)
+        );
         let at = u64::try_from(at).expect("small");
-        assert!(a.matched_bytes(same) <= at && (same == a.blocks.len() || at < a.matched_bytes(same + 1)));
+        let (low, high) = (a.matched_bytes(same), a.matched_bytes(same + 1));
+        assert!(
+            low <= at && (same == a.blocks.len() || at < high),
+            "{at} {low} {high} {same} {a:?}"
+        );
     }
 }
 
@@ -185,37 +234,56 @@ fn pieces_spelling_and_key_order_change_nothing() {
         let mut spelled = String::new();
         spell(&mut rng, &value, true, &mut spelled);
         let got = must(&spelled);
-        assert_eq!((&got.blocks, got.bytes, got.conversation), (&want.blocks, want.bytes, want.conversation), "{spelled}");
-        assert_eq!((got.head_bytes, got.later_turn), (want.head_bytes, want.later_turn));
+        assert_eq!(
+            (&got.blocks, got.bytes, got.conversation),
+            (&want.blocks, want.bytes, want.conversation),
+            "{spelled}"
+        );
+        assert_eq!(
+            (got.head_bytes, got.later_turn),
+            (want.head_bytes, want.later_turn)
+        );
         let pieces = cut_up(&mut rng, spelled.as_bytes());
-        assert_eq!(try_read(Api::Chat, &small_blocks(), &pieces, BodyEnd::Complete), Ok(got), "{spelled}");
+        assert_eq!(
+            try_read(Api::Chat, &small_blocks(), &pieces, BodyEnd::Complete),
+            Ok(got),
+            "{spelled}"
+        );
     }
 }
 
 #[test]
 fn a_body_cut_anywhere_never_panics_and_never_matches_more() {
     let mut rng = fastrand::Rng::with_seed(4);
-    for _ in 0..60 {
+    for _ in 0..30 {
         let list = messages(&mut rng);
         let value = body(&mut rng, list);
         let mut text = String::new();
         spell(&mut rng, &value, true, &mut text);
         let whole = must(&text);
-        let mut last = None;
         for cut in 0..text.len() {
             let head = &text.as_bytes()[..cut];
-            let got = try_read(Api::Chat, &small_blocks(), &[head], BodyEnd::Cut).expect("cut is not malformed");
+            let got = try_read(Api::Chat, &small_blocks(), &[head], BodyEnd::Cut)
+                .expect("cut is not malformed");
             let is_whole = serde_json::from_slice::<Value>(head).is_ok();
             assert_eq!(got.cut, (!is_whole).then_some(Cut::BodyBytes));
             assert!(is_whole || shared(&got, &whole) == 0);
             assert!(got.blocks.len() <= whole.blocks.len() && got.bytes <= whole.bytes);
+            if cut % 5 > 0 {
+                continue;
+            }
             let limit = u32::try_from(cut).expect("small");
-            let budget = PromptOptions { max_body_bytes: limit, ..small_blocks() };
+            let budget = PromptOptions {
+                max_body_bytes: limit,
+                ..small_blocks()
+            };
             let pieces = cut_up(&mut rng, text.as_bytes());
-            assert_eq!(try_read(Api::Chat, &budget, &pieces, BodyEnd::Complete).as_ref(), Ok(&got), "{text} at {cut}");
-            last = Some(got);
+            assert_eq!(
+                try_read(Api::Chat, &budget, &pieces, BodyEnd::Complete).as_ref(),
+                Ok(&got),
+                "{text} at {cut}"
+            );
         }
-        assert!(last.is_some());
     }
 }
 
@@ -223,7 +291,7 @@ fn a_body_cut_anywhere_never_panics_and_never_matches_more() {
 fn what_is_accepted_is_what_a_parser_of_values_accepts() {
     let mut rng = fastrand::Rng::with_seed(5);
     let (mut good, mut bad) = (0, 0);
-    for _ in 0..20_000 {
+    for _ in 0..6_000 {
         let list = messages(&mut rng);
         let mut extra = body(&mut rng, list);
         extra["x"] = json!([1.5e10, -0.25, 0, {"k": [true, false, null]}, text(&mut rng, 5)]);
@@ -238,11 +306,20 @@ fn what_is_accepted_is_what_a_parser_of_values_accepts() {
             }
         }
         let is_json = |text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
-        let valid = core::str::from_utf8(&bytes).is_ok_and(is_json) && bytes.trim_ascii_start().starts_with(b"{");
+        let valid = core::str::from_utf8(&bytes).is_ok_and(is_json)
+            && bytes.trim_ascii_start().starts_with(b"{");
         let pieces = cut_up(&mut rng, &bytes);
         let got = try_read(Api::Chat, &small_blocks(), &pieces, BodyEnd::Complete);
-        if valid { good += 1 } else { bad += 1 }
-        if !valid && got.as_ref().map_or_else(|e| *e != Unreadable::Malformed, |p| p.cut.is_none()) {
+        if valid {
+            good += 1
+        } else {
+            bad += 1
+        }
+        if !valid
+            && got
+                .as_ref()
+                .map_or_else(|e| *e != Unreadable::Malformed, |p| p.cut.is_none())
+        {
             panic!("accepted: {}", String::from_utf8_lossy(&bytes));
         }
         // Of the right shape: a message list of objects whose contents and texts are what they may be.
@@ -251,7 +328,7 @@ fn what_is_accepted_is_what_a_parser_of_values_accepts() {
             panic!("{e:?}: {}", String::from_utf8_lossy(&bytes));
         }
     }
-    assert!(good > 1000 && bad > 1000, "{good} {bad}");
+    assert!(good > 300 && bad > 300, "{good} {bad}");
 }
 
 fn is_chat(body: &Value) -> bool {
@@ -261,7 +338,11 @@ fn is_chat(body: &Value) -> bool {
             || p.is_object() && text(&p["text"]) && (text(&p["content"])) && !p["type"].is_number()
     };
     let content = |c: &Value| text(c) || c.as_array().is_some_and(|parts| parts.iter().all(part));
-    let message = |m: &Value| m.is_object() && text(&m["role"]) && content(&m["content"]) && text(&m["output"]);
+    let message = |m: &Value| {
+        m.is_object() && text(&m["role"]) && content(&m["content"]) && text(&m["output"])
+    };
     text(&body["model"])
-        && body["messages"].as_array().is_some_and(|list| !list.is_empty() && list.iter().all(message))
+        && body["messages"]
+            .as_array()
+            .is_some_and(|list| !list.is_empty() && list.iter().all(message))
 }

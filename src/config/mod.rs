@@ -268,6 +268,9 @@ impl Default for MetricsOptions {
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        Self { header: "x-session-id".to_owned(), mode: SessionMode::Soft }
+        Self {
+            header: "x-session-id".to_owned(),
+            mode: SessionMode::Soft,
+        }
     }
 }
