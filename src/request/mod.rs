@@ -98,3 +98,20 @@ pub enum Cut {
     /// A message that cannot be put in order without holding it (a key repeated after its text).
     Irregular,
 }
+
+impl Cut {
+    /// All budgets, in the order of their counters.
+    pub const ALL: [Self; 5] = [Self::BodyBytes, Self::Blocks, Self::Depth, Self::Nodes, Self::Irregular];
+
+    /// The budget as metrics, logs and the documentation spell it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BodyBytes => "body_bytes",
+            Self::Blocks => "blocks",
+            Self::Depth => "depth",
+            Self::Nodes => "nodes",
+            Self::Irregular => "irregular",
+        }
+    }
+}
