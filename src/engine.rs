@@ -133,14 +133,13 @@ impl Engine {
         rate > 0.0 && self.rng.f64() < rate
     }
 
-    /// Notes that the gateway gave no listing: the last one holds for another refresh.
-    pub fn listing_failed(&mut self, cluster: &str, now: Millis) {
+    /// Notes that the gateway gave no listing: the last one holds.
+    pub fn listing_failed(&mut self) {
         self.telemetry.add(Counter::ListingFailures, 1);
-        self.keep_listing(cluster, now);
     }
 
-    /// Notes that a listing is as before, so that the next one is due after another refresh.
-    pub fn keep_listing(&mut self, cluster: &str, now: Millis) {
+    /// Notes that a cluster was looked after: the next time is after another refresh.
+    pub fn listing_seen(&mut self, cluster: &str, now: Millis) {
         if let Some((pool, ..)) = self.pool(cluster) {
             pool.listed_at = Some(now);
         }

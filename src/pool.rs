@@ -36,6 +36,9 @@ pub struct Pool {
     exchange: Exchange,
     /// When the endpoints were last listed.
     pub listed_at: Option<Millis>,
+    /// Endpoints that the present request named, where requests name them.
+    named: Vec<Slot>,
+    named_at: Option<Millis>,
     depths: Depths,
     candidates: Vec<Candidate>,
     ranked: Ranked,
@@ -100,6 +103,8 @@ impl Pool {
             mean_miss_tokens: 0.0,
             exchange: Exchange::new(config.exchange),
             listed_at: None,
+            named: Vec::new(),
+            named_at: None,
             depths: Depths::new(),
             candidates: Vec::new(),
             ranked: Ranked::new(config.fallback_endpoints),
@@ -140,6 +145,26 @@ impl Pool {
         let index = &mut self.index;
         self.table.end_listing(|slot| index.remove(slot));
         self.listed_at = Some(now);
+    }
+
+    /// Takes in the endpoints that a request names; only these are candidates for it. One that no request
+    /// named for a while has left.
+    pub fn name(&mut self, addresses: &[&str], config: &Config, now: Millis) {
+        const FORGOTTEN_MS: u64 = 60_000;
+        if self.named_at.is_none_or(|at| now.since(at) >= FORGOTTEN_MS) {
+            let index = &mut self.index;
+            self.table.end_listing(|slot| index.remove(slot));
+            self.table.begin_listing();
+            self.named_at = Some(now);
+        }
+        self.named.clear();
+        for address in addresses {
+            let Some((slot, is_new)) = self.table.list(address, Health::Healthy) else { continue };
+            self.named.push(slot);
+            if is_new {
+                self.fit(slot, config);
+            }
+        }
     }
 
     /// Fingerprint of the metrics text last read from an address.
@@ -259,7 +284,8 @@ impl Pool {
             let standing = Standing {
                 healthy: endpoint.health != Health::Unhealthy,
                 draining: endpoint.health == Health::Draining,
-                in_subset: question.subset.is_none_or(|subset| subset.contains(&&*endpoint.address)),
+                in_subset: question.subset.is_none_or(|subset| subset.contains(&&*endpoint.address))
+                    && (self.named_at.is_none() || self.named.contains(&slot)),
                 serves_model: None,
                 cooling_until: endpoint.cooldown.until(),
             };
@@ -438,7 +464,6 @@ impl Pool {
         let share = |tokens: f64, of: f64| if of > 0.0 { tokens / of } else { 0.0 };
         let predicted = share(sent.matched_tokens, sent.prompt_tokens) * f64::from(prompt_tokens);
         let block_tokens = endpoint.load.block_tokens.map_or(64.0, f64::from);
-        let before = endpoint.trust.factor();
         match endpoint.trust.compare(predicted, f64::from(cached_tokens), block_tokens) {
             Verdict::Fits => {}
             Verdict::Short => telemetry.add(Counter::Shortfalls, 1),
@@ -452,9 +477,7 @@ impl Pool {
                 return;
             }
         }
-        if (endpoint.trust.factor() - before).abs() > f64::EPSILON {
-            self.fit(sent.slot, config);
-        }
+        self.fit(sent.slot, config);
     }
 
     /// The request is over.

@@ -20,6 +20,7 @@ use std::rc::Rc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::clock::Millis;
+use crate::config::EndpointSource;
 use crate::endpoints::load::Load;
 use crate::endpoints::own::Ending;
 use crate::engine::Engine;
@@ -50,11 +51,13 @@ pub struct Head<'a> {
     pub session: Option<&'a [u8]>,
     /// Value of the subset header: a comma list of addresses.
     pub subset: Option<&'a [u8]>,
+    /// Value of the header in which a control plane passes the endpoints: a comma list of addresses.
+    pub candidates: Option<&'a [u8]>,
 }
 
 /// Addresses that a subset may name at most.
 const MAX_SUBSET: usize = 1024;
-/// Isolation and subset values longer than this are kept as their hash or not at all.
+/// Of a longer list of addresses only the beginning counts.
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 
 /// What to do with a request after an event.
@@ -91,6 +94,7 @@ struct Reading {
     isolation: Option<Vec<u8>>,
     session: Option<u64>,
     subset: Option<String>,
+    candidates: Option<String>,
     content_length: Option<u64>,
     received: u64,
 }
@@ -164,10 +168,11 @@ impl Session {
         if let Some(cut) = prompt.cut {
             telemetry.add(Counter::Cut(cut), 1);
         }
-        let subset: Option<Vec<&str>> = reading
-            .subset
-            .as_deref()
-            .map(|list| list.split(',').map(str::trim).take(MAX_SUBSET).collect());
+        let subset: Option<Vec<&str>> = reading.subset.as_deref().map(addresses_in);
+        if matches!(config.endpoints, EndpointSource::Header(_)) {
+            let named = reading.candidates.as_deref().map(addresses_in).unwrap_or_default();
+            pool.name(&named, config, now);
+        }
         let question = Question {
             prompt: &prompt,
             session: reading.session.or(prompt.session),
@@ -282,16 +287,24 @@ fn start(engine: &Engine, head: &Head<'_>) -> Result<(Api, Reading), Fallback> {
     if head.content_length.is_some_and(|length| length > limit) {
         return Err(Fallback::TooLarge);
     }
-    let subset = head.subset.filter(|value| value.len() <= MAX_HEADER_BYTES);
+    let list = |value: &[u8]| {
+        let value = value.get(..MAX_HEADER_BYTES).unwrap_or(value);
+        String::from_utf8_lossy(value).into_owned()
+    };
     let reading = Reading {
         reader: PromptReader::new(api, Rc::clone(&engine.plan)),
         isolation: head.isolation.map(bounded),
         session: head.session.filter(|value| !value.is_empty()).map(xxh3_64),
-        subset: subset.map(|value| String::from_utf8_lossy(value).into_owned()),
+        subset: head.subset.map(list),
+        candidates: head.candidates.map(list),
         content_length: head.content_length,
         received: 0,
     };
     Ok((api, reading))
+}
+
+fn addresses_in(list: &str) -> Vec<&str> {
+    list.split(',').map(str::trim).filter(|address| !address.is_empty()).take(MAX_SUBSET).collect()
 }
 
 /// A value to tell prompts apart by: itself, or its hash where it is very long.

@@ -126,13 +126,9 @@ pub fn watch(worker: &Worker, engine: usize, cluster: &str) {
 /// Brings an engine's view of a cluster up to date.
 pub fn refresh(worker: &Worker, index: usize, engine: &mut Engine, cluster: &str, now: Millis) {
     let key = worker.identity.rule_key(index, scraper::SNAPSHOT, cluster);
-    let Some((bytes, version)) = abi::shared(&key) else {
-        engine.keep_listing(cluster, now);
-        return;
-    };
+    let Some((bytes, version)) = abi::shared(&key) else { return };
     let Ok(mut seen) = worker.gateway.snapshots.try_borrow_mut() else { return };
     if seen.get(&key) == Some(&version) || !engine.take_snapshot(cluster, &bytes, now) {
-        engine.keep_listing(cluster, now);
         return;
     }
     if seen.len() > crate::discovery::MAX_CLUSTERS {

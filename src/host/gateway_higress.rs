@@ -19,7 +19,7 @@ pub const SUBSET_HEADER: &str = "x-gateway-destination-endpoint-subset";
 const LOAD_FORMAT_HEADER: &str = "endpoint-load-metrics-format";
 const LOAD_HEADER: &str = "endpoint-load-metrics";
 /// How often levels are handed on and memory is looked at.
-const TICK_MS: u32 = 1_000;
+const TICK_MS: u32 = 500;
 
 /// What the streams of one configuration share on this gateway.
 pub struct Shared;
@@ -96,7 +96,7 @@ pub fn refresh(_worker: &Worker, _index: usize, engine: &mut Engine, cluster: &s
     }
     match abi::upstream_hosts() {
         Ok(raw) => engine.take_gateway_hosts(cluster, &raw, now),
-        Err(_) => engine.listing_failed(cluster, now),
+        Err(_) => engine.listing_failed(),
     }
 }
 

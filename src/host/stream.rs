@@ -12,7 +12,7 @@ use super::abi::{self, Buffer, Map};
 use super::root::Worker;
 use super::{exchange, gateway, now};
 use crate::clock::Millis;
-use crate::config::RequestPlace;
+use crate::config::{EndpointSource, RequestPlace};
 use crate::endpoints::own::Ending;
 use crate::engine::Engine;
 use crate::pool::Served;
@@ -63,10 +63,14 @@ impl Stream {
         self.engine = Some(selected);
         gateway::watch(&worker, selected, &place.cluster);
         self.cluster = place.cluster;
-        let (isolation, session_header, orca) = {
+        let (isolation, session_header, orca, candidates) = {
             let engine = worker.engines.get(selected)?.try_borrow().ok()?;
             let config = &engine.config;
-            (config.prompt.isolation_header.clone(), config.session.header.clone(), config.orca)
+            let candidates = match &config.endpoints {
+                EndpointSource::Header(name) => Some(name.clone()),
+                _ => None,
+            };
+            (config.prompt.isolation_header.clone(), config.session.header.clone(), config.orca, candidates)
         };
         let method = abi::header(Map::RequestHeaders, ":method").unwrap_or_default();
         let path = abi::header(Map::RequestHeaders, ":path").unwrap_or_default();
@@ -75,6 +79,7 @@ impl Stream {
         let isolation = isolation.and_then(|name| abi::header(Map::RequestHeaders, &name));
         let session = abi::header(Map::RequestHeaders, &session_header);
         let subset = abi::header(Map::RequestHeaders, gateway::SUBSET_HEADER);
+        let candidates = candidates.and_then(|name| abi::header(Map::RequestHeaders, &name));
         let head = Head {
             method: &method,
             path: &path,
@@ -85,6 +90,7 @@ impl Stream {
             isolation: isolation.as_deref(),
             session: session.as_deref(),
             subset: subset.as_deref(),
+            candidates: candidates.as_deref(),
         };
         let cluster = core::mem::take(&mut self.cluster);
         let step = self.with(|session, engine| session.head(engine, &cluster, &head));
@@ -192,6 +198,7 @@ fn prepare(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, now
     if engine.is_listing_due(cluster, now) {
         gateway::refresh(worker, rule, engine, cluster, now);
         exchange::join(worker, rule, engine, cluster);
+        engine.listing_seen(cluster, now);
     }
     exchange::hear(worker, rule, engine, cluster, now);
 }

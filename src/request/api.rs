@@ -34,8 +34,14 @@ impl Api {
     /// `/v1/messages/count_tokens`.
     #[must_use]
     pub fn of_path(path: &[u8]) -> Option<Self> {
-        let path = path.split(|&b| b == b'?' || b == b'#').next().unwrap_or(path);
+        let path = path
+            .split(|&b| b == b'?' || b == b'#')
+            .next()
+            .unwrap_or(path);
         let path = path.strip_suffix(b"/").unwrap_or(path);
-        SUFFIXES.iter().find(|(suffix, _)| path.ends_with(suffix)).map(|&(_, api)| api)
+        SUFFIXES
+            .iter()
+            .find(|(suffix, _)| path.ends_with(suffix))
+            .map(|&(_, api)| api)
     }
 }

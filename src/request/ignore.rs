@@ -34,7 +34,12 @@ impl PromptPlan {
             max_blocks: options.max_blocks,
             max_body_bytes: options.max_body_bytes,
             tool_mode: options.tool_mode,
-            patterns: options.ignore.iter().filter(|p| !p.prefix.is_empty()).map(pattern).collect(),
+            patterns: options
+                .ignore
+                .iter()
+                .filter(|p| !p.prefix.is_empty())
+                .map(pattern)
+                .collect(),
         }
     }
 }
@@ -56,7 +61,11 @@ fn failure_table(literal: &[u8]) -> Vec<usize> {
         while len > 0 && literal.get(len) != Some(&b) {
             len = table.get(len.saturating_sub(1)).copied().unwrap_or(0);
         }
-        table.push(if literal.get(len) == Some(&b) { len.saturating_add(1) } else { 0 });
+        table.push(if literal.get(len) == Some(&b) {
+            len.saturating_add(1)
+        } else {
+            0
+        });
     }
     table
 }
@@ -71,7 +80,11 @@ impl Pattern {
             if len == 0 {
                 return 0;
             }
-            len = self.failure.get(len.saturating_sub(1)).copied().unwrap_or(0);
+            len = self
+                .failure
+                .get(len.saturating_sub(1))
+                .copied()
+                .unwrap_or(0);
         }
     }
 }
@@ -102,16 +115,25 @@ impl Filter {
     }
 
     /// Takes the next piece off `text`; `None` at its end.
-    pub(super) fn next<'a>(&mut self, patterns: &[Pattern], text: &mut &'a [u8]) -> Option<Piece<'a>> {
+    pub(super) fn next<'a>(
+        &mut self,
+        patterns: &[Pattern],
+        text: &mut &'a [u8],
+    ) -> Option<Piece<'a>> {
         let whole = *text;
         if whole.is_empty() {
             return None;
         }
         if self.left > 0 {
             let most = usize::from(self.left);
-            let dropped = whole.iter().take(most).take_while(|&&b| holds(self.class, b)).count();
+            let dropped = whole
+                .iter()
+                .take(most)
+                .take_while(|&&b| holds(self.class, b))
+                .count();
             self.left = if dropped == whole.len() {
-                self.left.saturating_sub(u16::try_from(dropped).unwrap_or(u16::MAX))
+                self.left
+                    .saturating_sub(u16::try_from(dropped).unwrap_or(u16::MAX))
             } else {
                 0
             };

@@ -7,6 +7,7 @@
 //! Cost: a run of a string costs what [`super::scan`] costs; a token some tens of instructions.
 
 use super::Cut;
+use super::escape::{Run, add_digit};
 use super::number::Number;
 use super::scan::string_run;
 use super::utf8::Utf8;
@@ -120,7 +121,8 @@ impl Json {
         while !rest.is_empty() {
             rest = match self.state {
                 State::String => self.string(rest, events)?,
-                State::Escape | State::Unicode => self.escape(rest, events)?,
+                State::Escape => self.escape(rest, events)?,
+                State::Unicode => self.unicode(rest, events)?,
                 State::Number => self.number(rest, events)?,
                 State::Literal(literal) => self.literal(literal, rest, events)?,
                 _ => self.structure(rest, events)?,
@@ -129,8 +131,14 @@ impl Json {
         Ok(())
     }
 
-    fn structure<'a, E: Events>(&mut self, piece: &'a [u8], events: &mut E) -> Result<&'a [u8], Halt> {
-        let Some((&b, rest)) = piece.split_first() else { return Ok(piece) };
+    fn structure<'a, E: Events>(
+        &mut self,
+        piece: &'a [u8],
+        events: &mut E,
+    ) -> Result<&'a [u8], Halt> {
+        let Some((&b, rest)) = piece.split_first() else {
+            return Ok(piece);
+        };
         if matches!(b, b' ' | b'\n' | b'\r' | b'\t') {
             let blank = |&b: &u8| matches!(b, b' ' | b'\n' | b'\r' | b'\t');
             let skip = rest.iter().position(|b| !blank(b)).unwrap_or(rest.len());
@@ -139,7 +147,11 @@ impl Json {
         match (self.state, b) {
             (State::Colon, b':') => self.state = State::Value,
             (State::AfterValue, b',') => {
-                self.state = if self.objects & 1 == 1 { State::Key } else { State::Value };
+                self.state = if self.objects & 1 == 1 {
+                    State::Key
+                } else {
+                    State::Value
+                };
             }
             (State::Key | State::FirstKey, b'"') => {
                 events.begin_key();
@@ -150,11 +162,15 @@ impl Json {
                 self.close();
                 events.end(Container::Object)?;
             }
-            (State::AfterValue | State::FirstValue, b']') if self.objects & 1 == 0 && self.depth > 0 => {
+            (State::AfterValue | State::FirstValue, b']')
+                if self.objects & 1 == 0 && self.depth > 0 =>
+            {
                 self.close();
                 events.end(Container::Array)?;
             }
-            (State::Value | State::FirstValue, _) | (State::Root, b'{') => return self.value(b, piece, rest, events),
+            (State::Value | State::FirstValue, _) | (State::Root, b'{') => {
+                return self.value(b, piece, rest, events);
+            }
             _ => return Err(Halt::Malformed),
         }
         Ok(rest)
@@ -163,7 +179,11 @@ impl Json {
     fn close(&mut self) {
         self.objects >>= 1;
         self.depth = self.depth.saturating_sub(1);
-        self.state = if self.depth == 0 { State::Done } else { State::AfterValue };
+        self.state = if self.depth == 0 {
+            State::Done
+        } else {
+            State::AfterValue
+        };
     }
 
     fn open<E: Events>(&mut self, container: Container, events: &mut E) -> Result<(), Halt> {
@@ -173,7 +193,11 @@ impl Json {
         self.depth = self.depth.saturating_add(1);
         let is_object = container == Container::Object;
         self.objects = (self.objects << 1) | u64::from(is_object);
-        self.state = if is_object { State::FirstKey } else { State::FirstValue };
+        self.state = if is_object {
+            State::FirstKey
+        } else {
+            State::FirstValue
+        };
         events.begin(container)
     }
 
@@ -212,15 +236,21 @@ impl Json {
 
     fn string<'a, E: Events>(&mut self, piece: &'a [u8], events: &mut E) -> Result<&'a [u8], Halt> {
         let run = string_run(piece);
-        let Some((text, rest)) = piece.split_at_checked(run.len) else { return Err(Halt::Malformed) };
+        let Some((text, rest)) = piece.split_at_checked(run.len) else {
+            return Err(Halt::Malformed);
+        };
         if !text.is_empty() {
             self.flush_high(events);
-            if !(run.ascii && self.utf8.is_whole()) && !self.utf8.check(text) {
+            let plain = run.ascii && self.utf8.is_whole();
+            if !plain && !self.utf8.check(text) {
                 return Err(Halt::Malformed);
             }
             events.text(text);
         }
-        let Some((&b, rest)) = rest.split_first() else { return Ok(rest) };
+        let tail = rest;
+        let Some((&b, rest)) = tail.split_first() else {
+            return Ok(tail);
+        };
         if !self.utf8.is_whole() {
             return Err(Halt::Malformed);
         }
@@ -235,21 +265,74 @@ impl Json {
                     events.end_string()?;
                 }
             }
-            b'\\' => {
-                self.state = State::Escape;
-                return self.escape(rest, events);
-            }
+            b'\\' => return self.escapes(tail, events),
             _ => return Err(Halt::Malformed),
         }
         Ok(rest)
     }
 
-    /// After a backslash, or inside the digits of `\u`.
-    fn escape<'a, E: Events>(&mut self, piece: &'a [u8], events: &mut E) -> Result<&'a [u8], Halt> {
-        if self.state == State::Unicode {
-            return self.unicode(piece, events);
+    /// Escapes in a row, the first one at the start of `piece`; they leave as one run.
+    fn escapes<'a, E: Events>(
+        &mut self,
+        piece: &'a [u8],
+        events: &mut E,
+    ) -> Result<&'a [u8], Halt> {
+        let mut rest = piece;
+        let mut run = Run::default();
+        loop {
+            rest = match rest {
+                [b'\\', b'u', a, b, c, d, after @ ..] => {
+                    let unit = [a, b, c, d]
+                        .into_iter()
+                        .try_fold(0, |unit, &b| add_digit(unit, b));
+                    self.unit(unit.ok_or(Halt::Malformed)?, &mut run);
+                    after
+                }
+                [b'\\', b'u', after @ ..] => {
+                    self.state = State::Unicode;
+                    self.hex = (0, 0);
+                    events.text(run.bytes());
+                    return self.unicode(after, events);
+                }
+                [b'\\', b, after @ ..] => {
+                    self.plain(*b, &mut run)?;
+                    after
+                }
+                [b'\\'] => {
+                    self.state = State::Escape;
+                    rest = &[];
+                    break;
+                }
+                _ => break,
+            };
+            if run.is_full() {
+                events.text(run.bytes());
+                run = Run::default();
+            }
         }
-        let Some((&b, rest)) = piece.split_first() else { return Ok(piece) };
+        events.text(run.bytes());
+        Ok(rest)
+    }
+
+    /// An escape whose backslash ended the last piece.
+    fn escape<'a, E: Events>(&mut self, piece: &'a [u8], events: &mut E) -> Result<&'a [u8], Halt> {
+        let Some((&b, rest)) = piece.split_first() else {
+            return Ok(piece);
+        };
+        if b == b'u' {
+            self.state = State::Unicode;
+            self.hex = (0, 0);
+            return Ok(rest);
+        }
+        let mut run = Run::default();
+        self.plain(b, &mut run)?;
+        self.state = State::String;
+        events.text(run.bytes());
+        Ok(rest)
+    }
+
+    /// An escape of one character.
+    fn plain(&mut self, b: u8, run: &mut Run) -> Result<(), Halt> {
         let plain = match b {
             b'n' => b'\n',
             b'"' | b'\\' | b'/' => b,
@@ -257,34 +340,30 @@ impl Json {
             b'r' => b'\r',
             b'b' => 0x08,
             b'f' => 0x0C,
-            b'u' => {
-                self.state = State::Unicode;
-                self.hex = (0, 0);
-                return self.unicode(rest, events);
-            }
             _ => return Err(Halt::Malformed),
         };
-        self.flush_high(events);
-        self.state = State::String;
-        events.text(&[plain]);
-        Ok(rest)
+        self.close_high(run);
+        run.push(plain);
+        Ok(())
     }
 
-    fn unicode<'a, E: Events>(&mut self, piece: &'a [u8], events: &mut E) -> Result<&'a [u8], Halt> {
+    /// Inside the digits of `\u`.
+    fn unicode<'a, E: Events>(
+        &mut self,
+        piece: &'a [u8],
+        events: &mut E,
+    ) -> Result<&'a [u8], Halt> {
         let mut rest = piece;
         while let Some((&b, after)) = rest.split_first() {
-            let digit = match b {
-                b'0'..=b'9' => b.wrapping_sub(b'0'),
-                b'a'..=b'f' => b.wrapping_sub(b'a' - 10),
-                b'A'..=b'F' => b.wrapping_sub(b'A' - 10),
-                _ => return Err(Halt::Malformed),
-            };
-            rest = after;
             let (count, value) = self.hex;
-            self.hex = (count.saturating_add(1), (value << 4) | u16::from(digit));
+            let value = add_digit(value, b).ok_or(Halt::Malformed)?;
+            self.hex = (count.saturating_add(1), value);
+            rest = after;
             if count == 3 {
+                let mut run = Run::default();
+                self.unit(value, &mut run);
                 self.state = State::String;
-                self.unit(self.hex.1, events);
+                events.text(run.bytes());
                 break;
             }
         }
@@ -292,36 +371,46 @@ impl Json {
     }
 
     /// One UTF-16 unit of a `\u` escape.
-    fn unit<E: Events>(&mut self, unit: u16, events: &mut E) {
+    fn unit(&mut self, unit: u16, run: &mut Run) {
         match (self.high.take(), unit) {
             (Some(high), 0xDC00..=0xDFFF) => {
                 let upper = (u32::from(high) & 0x3FF) << 10;
-                let point = 0x1_0000_u32.wrapping_add(upper | (u32::from(unit) & 0x3FF));
-                text_of(point, events);
+                run.push_point(0x1_0000_u32.wrapping_add(upper | (u32::from(unit) & 0x3FF)));
             }
             (before, _) => {
                 if let Some(high) = before {
-                    text_of(u32::from(high), events);
+                    run.push_point(u32::from(high));
                 }
                 if (0xD800..=0xDBFF).contains(&unit) {
                     self.high = Some(unit);
                 } else {
-                    text_of(u32::from(unit), events);
+                    run.push_point(u32::from(unit));
                 }
             }
+        }
+    }
+
+    /// A high surrogate that no low one follows is a character of its own.
+    fn close_high(&mut self, run: &mut Run) {
+        if let Some(high) = self.high.take() {
+            run.push_point(u32::from(high));
         }
     }
 
     #[inline]
     fn flush_high<E: Events>(&mut self, events: &mut E) {
-        if let Some(high) = self.high.take() {
-            text_of(u32::from(high), events);
+        if self.high.is_some() {
+            let mut run = Run::default();
+            self.close_high(&mut run);
+            events.text(run.bytes());
         }
     }
 
     fn number<'a, E: Events>(&mut self, piece: &'a [u8], events: &mut E) -> Result<&'a [u8], Halt> {
         let len = self.number.advance(piece).ok_or(Halt::Malformed)?;
-        let Some((text, rest)) = piece.split_at_checked(len) else { return Err(Halt::Malformed) };
+        let Some((text, rest)) = piece.split_at_checked(len) else {
+            return Err(Halt::Malformed);
+        };
         if rest.is_empty() {
             self.number.keep(text);
             return Ok(rest);
@@ -345,7 +434,9 @@ impl Json {
     ) -> Result<&'a [u8], Halt> {
         let mut rest = piece;
         while let Some((&want, left)) = self.literal.split_first() {
-            let Some((&b, after)) = rest.split_first() else { return Ok(rest) };
+            let Some((&b, after)) = rest.split_first() else {
+                return Ok(rest);
+            };
             if b != want {
                 return Err(Halt::Malformed);
             }
@@ -355,20 +446,4 @@ impl Json {
         events.literal(literal)?;
         Ok(rest)
     }
-}
-
-/// Writes a code point as UTF-8 does, surrogates too.
-fn text_of<E: Events>(point: u32, events: &mut E) {
-    let tail = |shift: u32| 0x80 | low_byte(point >> shift) & 0x3F;
-    match point {
-        0..=0x7F => events.text(&[low_byte(point)]),
-        0x80..=0x7FF => events.text(&[0xC0 | low_byte(point >> 6), tail(0)]),
-        0x800..=0xFFFF => events.text(&[0xE0 | low_byte(point >> 12), tail(6), tail(0)]),
-        _ => events.text(&[0xF0 | low_byte(point >> 18), tail(12), tail(6), tail(0)]),
-    }
-}
-
-fn low_byte(value: u32) -> u8 {
-    let [low, ..] = value.to_le_bytes();
-    low
 }

@@ -109,7 +109,12 @@ impl Message {
         self.started = true;
     }
 
-    pub(super) fn end(&mut self, fields: &mut [Field], out: &mut Output, conversation: &mut Conversation) {
+    pub(super) fn end(
+        &mut self,
+        fields: &mut [Field],
+        out: &mut Output,
+        conversation: &mut Conversation,
+    ) {
         if !self.started {
             self.start(out);
             if self.stashed {
@@ -171,7 +176,11 @@ pub(super) fn write_fields(fields: &mut [Field], out: &mut Output) {
     for field in fields {
         let mut bytes = [0; 18];
         let mark = Mark::Field.bytes();
-        let payload = mark.iter().copied().chain(field.key.to_be_bytes()).chain(mix(field.key, field.value).to_be_bytes());
+        let payload = mark
+            .iter()
+            .copied()
+            .chain(field.key.to_be_bytes())
+            .chain(mix(field.key, field.value).to_be_bytes());
         for (place, b) in bytes.iter_mut().zip(payload) {
             *place = b;
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! path -> api      which call
-//! body -> json     strict tokens, as the pieces of the body come     (scan, utf8, number)
+//! body -> json     strict tokens, as the pieces of the body come     (scan, utf8, escape, number)
 //!      -> slot     what a value means, by call and place
 //!      -> walk     puts values in canonical order into three sections (message, part, output)
 //!      -> stream   tools | system | messages, each as hashed blocks   (hash, ignore, frame)
@@ -21,6 +21,7 @@
 //! message whose content came before its role. No allocation a message.
 
 mod api;
+mod escape;
 mod frame;
 mod hash;
 mod ignore;
@@ -75,7 +76,10 @@ impl Prompt {
     #[must_use]
     pub fn matched_bytes(&self, blocks: usize) -> u64 {
         let last = blocks.min(self.ends.len()).checked_sub(1);
-        let end = last.and_then(|last| self.ends.get(last)).copied().unwrap_or(0);
+        let end = last
+            .and_then(|last| self.ends.get(last))
+            .copied()
+            .unwrap_or(0);
         u64::from(end).min(self.bytes)
     }
 }

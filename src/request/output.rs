@@ -94,7 +94,8 @@ impl Output {
     /// What is over `stash_max` is over the budget of blocks, too: it is counted only.
     fn keep(&mut self, data: &[u8], counts: bool) {
         let room = self.stash_max.saturating_sub(self.stash.len());
-        self.stash.extend_from_slice(data.get(..room).unwrap_or(data));
+        self.stash
+            .extend_from_slice(data.get(..room).unwrap_or(data));
         if counts {
             self.stash_counted = self.stash_counted.saturating_add(len(data));
         }
@@ -105,14 +106,17 @@ impl Output {
         self.stash_counted = 0;
     }
 
-    /// Writes the stash to the section. Its few frames count as text first, its text's end as none.
+    /// Writes the stash to the section. Where its frames stand is not known any more: as many bytes as they
+    /// have count for nothing at its start, which is exact for one text and never too much for several.
     pub(super) fn flush_stash(&mut self) {
         let stash = core::mem::take(&mut self.stash);
         let counted = core::mem::take(&mut self.stash_counted);
-        let as_text = usize::try_from(counted).unwrap_or(usize::MAX).min(stash.len());
-        let (text, rest) = stash.split_at_checked(as_text).unwrap_or((&stash, &[]));
+        let frames = stash
+            .len()
+            .saturating_sub(usize::try_from(counted).unwrap_or(usize::MAX));
+        let (frames, text) = stash.split_at_checked(frames).unwrap_or((&stash, &[]));
+        self.current().frame(frames);
         self.current().text(text);
-        self.current().frame(rest);
         self.current().count(counted.saturating_sub(len(text)));
         self.stash = stash;
         self.stash.clear();

@@ -78,7 +78,12 @@ impl PromptReader {
     #[must_use]
     pub fn new(api: Api, plan: Rc<PromptPlan>) -> Self {
         let left = usize::try_from(plan.max_body_bytes).unwrap_or(usize::MAX);
-        Self { json: Json::new(), walk: Walk::new(api, plan), halt: None, left }
+        Self {
+            json: Json::new(),
+            walk: Walk::new(api, plan),
+            halt: None,
+            left,
+        }
     }
 
     /// Reads the next piece.
@@ -92,7 +97,11 @@ impl PromptReader {
         if self.halt.is_none() && !over.is_empty() {
             self.halt = Some(Halt::Cut(Cut::BodyBytes));
         }
-        if self.halt.is_some() { Feed::Stop } else { Feed::More }
+        if self.halt.is_some() {
+            Feed::Stop
+        } else {
+            Feed::More
+        }
     }
 
     /// The prompt that was read.
@@ -102,7 +111,9 @@ impl PromptReader {
     /// budget or the host cut is neither.
     pub fn finish(mut self, seed: Seed<'_>, end: BodyEnd) -> Result<Prompt, Unreadable> {
         let cut = match (self.halt, self.json.is_done(), end) {
-            (Some(Halt::Malformed), ..) | (None, false, BodyEnd::Complete) => return Err(Unreadable::Malformed),
+            (Some(Halt::Malformed), ..) | (None, false, BodyEnd::Complete) => {
+                return Err(Unreadable::Malformed);
+            }
             (Some(Halt::Cut(_)), true, _) | (None, true, _) => None,
             (Some(Halt::Cut(cut)), false, _) => Some(cut),
             (None, false, BodyEnd::Cut) => Some(Cut::BodyBytes),
@@ -121,7 +132,13 @@ impl PromptReader {
 
 /// Chains the sections in the order in which engines read them.
 fn chain(walk: Walk, start: u64, cut: Option<Cut>) -> Prompt {
-    let Walk { mut out, facts, conversation: told, open, .. } = walk;
+    let Walk {
+        mut out,
+        facts,
+        conversation: told,
+        open,
+        ..
+    } = walk;
     let open = if cut.is_some() { open } else { None };
     for section in [Section::System, Section::Messages] {
         if open.is_some_and(|open| open < section) {
@@ -154,7 +171,11 @@ fn chain(walk: Walk, start: u64, cut: Option<Cut>) -> Prompt {
     let conversation = match told.first_user {
         Some((at, tail)) => {
             let at = head.saturating_add(at).min(blocks.len());
-            let value = at.checked_sub(1).and_then(|last| blocks.get(last)).copied().unwrap_or(start);
+            let value = at
+                .checked_sub(1)
+                .and_then(|last| blocks.get(last))
+                .copied()
+                .unwrap_or(start);
             mix(value, tail)
         }
         None => mix(value, tail),
@@ -165,7 +186,11 @@ fn chain(walk: Walk, start: u64, cut: Option<Cut>) -> Prompt {
         blocks,
         ends,
         bytes,
-        head_bytes: if has_messages { before.saturating_add(told.head_bytes) } else { 0 },
+        head_bytes: if has_messages {
+            before.saturating_add(told.head_bytes)
+        } else {
+            0
+        },
         conversation,
         later_turn: told.later_turn || previous.is_some(),
         session: facts.session.or(previous),
@@ -193,7 +218,10 @@ fn join(sections: [Stream; 3]) -> (Vec<u64>, Vec<u32>) {
     for mut section in sections {
         if before > 0 {
             let offset = u32::try_from(before).unwrap_or(u32::MAX);
-            section.ends.iter_mut().for_each(|end| *end = end.saturating_add(offset));
+            section
+                .ends
+                .iter_mut()
+                .for_each(|end| *end = end.saturating_add(offset));
         }
         before = before.saturating_add(section.bytes);
         if blocks.is_empty() {
@@ -213,15 +241,27 @@ fn start_of_chain(facts: &Facts, seed: Seed<'_>, is_cut: bool) -> u64 {
         None => facts.model.as_deref(),
     };
     let unseen = if is_cut {
-        let flags = [facts.model.is_none() && seed.model_override.is_none(), !facts.tools_seen, !facts.system_seen];
-        let flags = flags.iter().fold(1, |bits, &flag| (bits << 1) | u64::from(flag));
+        let flags = [
+            facts.model.is_none() && seed.model_override.is_none(),
+            !facts.tools_seen,
+            !facts.system_seen,
+        ];
+        let flags = flags
+            .iter()
+            .fold(1, |bits, &flag| (bits << 1) | u64::from(flag));
         Some((flags << 8) | u64::from(!facts.seeds_seen))
     } else {
         None
     };
-    let own = [text(model.filter(|model| !model.is_empty())), text(seed.isolation), unseen];
-    own.into_iter().chain(facts.seeds).fold(1, |value, item| match item {
-        Some(hash) => mix(mix(value, 1), hash),
-        None => mix(value, 0),
-    })
+    let own = [
+        text(model.filter(|model| !model.is_empty())),
+        text(seed.isolation),
+        unseen,
+    ];
+    own.into_iter()
+        .chain(facts.seeds)
+        .fold(1, |value, item| match item {
+            Some(hash) => mix(mix(value, 1), hash),
+            None => mix(value, 0),
+        })
 }

@@ -40,13 +40,17 @@ mod swar {
 
     pub(in super::super) fn string_run(bytes: &[u8]) -> Run {
         let (words, _) = bytes.as_chunks::<8>();
-        let mut run = Run { len: 0, ascii: true };
+        let mut run = Run {
+            len: 0,
+            ascii: true,
+        };
         let mut seen = 0;
         for word in words {
             let word = u64::from_le_bytes(*word);
             let flipped = word ^ (ONES * 0x02);
             let slash = flipped ^ (ONES * 0x5E);
-            let stops = (flipped.wrapping_sub(ONES * 0x21) & !flipped) | (slash.wrapping_sub(ONES) & !slash);
+            let stops = (flipped.wrapping_sub(ONES * 0x21) & !flipped)
+                | (slash.wrapping_sub(ONES) & !slash);
             if stops & HIGHS != 0 {
                 break;
             }
@@ -62,7 +66,8 @@ mod swar {
 mod simd {
     use super::{Run, scalar};
     use core::arch::wasm32::{
-        i8x16_bitmask, i8x16_eq, u8x16_lt, u8x16_splat, v128, v128_any_true, v128_load, v128_or, v128_xor,
+        i8x16_bitmask, i8x16_eq, u8x16_lt, u8x16_splat, v128, v128_any_true, v128_load, v128_or,
+        v128_xor,
     };
 
     #[inline(always)]
@@ -74,7 +79,10 @@ mod simd {
     #[inline(always)]
     fn stops(bytes: v128) -> v128 {
         let flipped = v128_xor(bytes, u8x16_splat(0x02));
-        v128_or(u8x16_lt(flipped, u8x16_splat(0x21)), i8x16_eq(flipped, u8x16_splat(0x5E)))
+        v128_or(
+            u8x16_lt(flipped, u8x16_splat(0x21)),
+            i8x16_eq(flipped, u8x16_splat(0x5E)),
+        )
     }
 
     /// Goes on in steps of 16 bytes, at most `steps`; `true` when the run has ended.
@@ -98,7 +106,10 @@ mod simd {
     }
 
     pub(in super::super) fn string_run(bytes: &[u8]) -> Run {
-        let mut run = Run { len: 0, ascii: true };
+        let mut run = Run {
+            len: 0,
+            ascii: true,
+        };
         if by_16(bytes, &mut run, 4) {
             return run;
         }
@@ -134,11 +145,24 @@ mod tests {
             let len = rng.usize(0..300);
             let mut bytes: Vec<u8> = (0..len).map(|_| rng.u8(0x23..0x5C)).collect();
             for _ in 0..round % 3 {
-                if let Some(b) = (len > 0).then(|| rng.usize(0..len)).and_then(|i| bytes.get_mut(i)) {
+                if let Some(b) = (len > 0)
+                    .then(|| rng.usize(0..len))
+                    .and_then(|i| bytes.get_mut(i))
+                {
                     *b = rng.u8(..);
                 }
             }
-            assert_eq!(string_run(&bytes), scalar(&bytes, Run { len: 0, ascii: true }), "{bytes:x?}");
+            assert_eq!(
+                string_run(&bytes),
+                scalar(
+                    &bytes,
+                    Run {
+                        len: 0,
+                        ascii: true
+                    }
+                ),
+                "{bytes:x?}"
+            );
         }
     }
 

@@ -104,13 +104,17 @@ impl Slot {
             b"instructions" if api == Api::Responses => Self::System,
             b"input" if api == Api::Responses => Self::Messages,
             b"prompt" if api == Api::Responses => Self::Seed(SeedField::Template),
-            b"previous_response_id" | b"conversation" if api == Api::Responses => Self::Seed(SeedField::Previous),
+            b"previous_response_id" | b"conversation" if api == Api::Responses => {
+                Self::Seed(SeedField::Previous)
+            }
             b"prompt" if api == Api::Completions => Self::Prompt,
             b"prompt_token_ids" if api == Api::Completions => Self::PromptIds,
             b"input" if api == Api::Embeddings => Self::Prompt,
             b"text" if api == Api::Generate => Self::Prompt,
             b"input_ids" if api == Api::Generate => Self::PromptIds,
-            b"image_data" | b"audio_data" | b"video_data" if api == Api::Generate => Self::Seed(SeedField::Media),
+            b"image_data" | b"audio_data" | b"video_data" if api == Api::Generate => {
+                Self::Seed(SeedField::Media)
+            }
             _ => Self::Skip,
         }
     }
@@ -123,9 +127,10 @@ impl Slot {
             b"output" => Self::Output,
             b"type" if api == Api::Responses => Self::Kind,
             b"id" if api == Api::Responses => Self::Field,
-            b"name" | b"tool_calls" | b"tool_call_id" | b"function_call" | b"reasoning_content" | b"reasoning"
-            | b"refusal" | b"thinking" | b"thinking_blocks" | b"call_id" | b"arguments" | b"summary" | b"action"
-            | b"input" | b"code" | b"queries" | b"results" => Self::Field,
+            b"name" | b"tool_calls" | b"tool_call_id" | b"function_call" | b"reasoning_content"
+            | b"reasoning" | b"refusal" | b"thinking" | b"thinking_blocks" | b"call_id"
+            | b"arguments" | b"summary" | b"action" | b"input" | b"code" | b"queries"
+            | b"results" => Self::Field,
             b"audio" | b"encrypted_content" | b"result" => Self::Media,
             _ => Self::Skip,
         }
@@ -138,8 +143,8 @@ impl Slot {
             b"text" => Self::PartText,
             b"content" => Self::Nested,
             b"cache_control" | b"annotations" | b"logprobs" | b"citations" => Self::Skip,
-            b"id" | b"name" | b"input" | b"thinking" | b"tool_use_id" | b"is_error" | b"refusal" | b"title"
-            | b"context" => Self::Field,
+            b"id" | b"name" | b"input" | b"thinking" | b"tool_use_id" | b"is_error"
+            | b"refusal" | b"title" | b"context" => Self::Field,
             _ => Self::Media,
         }
     }
@@ -155,21 +160,31 @@ impl Slot {
 
     /// Whether the value's parts are written out as they are.
     pub(super) fn is_generic(self) -> bool {
-        matches!(self, Self::Generic | Self::Tools | Self::Seed(_) | Self::Session | Self::Field | Self::Media)
+        matches!(
+            self,
+            Self::Generic | Self::Tools | Self::Seed(_) | Self::Session | Self::Field | Self::Media
+        )
     }
 
     /// The meaning of this value given that it is a `container`, and of an array's elements; `None` when
     /// the call does not allow it.
     pub(super) fn opened(self, container: Container) -> Option<(Self, Self)> {
         let pair = match (self, container) {
-            (Self::Root | Self::Message | Self::Part | Self::Tool | Self::ToolFunction, Container::Object)
+            (
+                Self::Root | Self::Message | Self::Part | Self::Tool | Self::ToolFunction,
+                Container::Object,
+            )
             | (Self::SessionObject, Container::Object) => (self, Self::Skip),
             (Self::Skip | Self::Stream | Self::SessionObject, _) => (Self::Skip, Self::Skip),
-            (Self::Counted | Self::Tool | Self::ToolFunction | Self::Token, _) => (Self::Counted, Self::Counted),
+            (Self::Counted | Self::Tool | Self::ToolFunction | Self::Token, _) => {
+                (Self::Counted, Self::Counted)
+            }
             (Self::ToolsCounted, _) => (self, Self::Counted),
             (Self::ToolSet, Container::Array) => (self, Self::Tool),
             (Self::Messages, Container::Array) => (self, Self::Message),
-            (Self::Content | Self::Output | Self::Nested | Self::System, Container::Array) => (self, Self::Part),
+            (Self::Content | Self::Output | Self::Nested | Self::System, Container::Array) => {
+                (self, Self::Part)
+            }
             (Self::Prompt | Self::PromptIds, Container::Array) => (self, Self::PromptItem),
             (Self::PromptItem, Container::Array) => (Self::Tokens, Self::Token),
             (Self::PromptItem, Container::Object) => (Self::Generic, Self::Generic),

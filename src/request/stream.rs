@@ -135,7 +135,9 @@ impl Stream {
     fn write_blocks(&mut self, data: &[u8], room: usize, weight: u64) {
         let mut rest = data;
         if !self.partial.is_empty() {
-            let Some((head, tail)) = rest.split_at_checked(room) else { return };
+            let Some((head, tail)) = rest.split_at_checked(room) else {
+                return;
+            };
             self.partial.extend_from_slice(head);
             self.count(len(head).saturating_mul(weight));
             self.close_block();
@@ -147,7 +149,9 @@ impl Stream {
             rest = tail;
         }
         let mut blocks = rest.chunks_exact(self.block_bytes);
-        let step = u64::try_from(self.block_bytes).unwrap_or(u64::MAX).saturating_mul(weight);
+        let step = u64::try_from(self.block_bytes)
+            .unwrap_or(u64::MAX)
+            .saturating_mul(weight);
         for block in blocks.by_ref() {
             self.count(step);
             self.push(xxh3_64(block));
@@ -172,7 +176,8 @@ impl Stream {
             self.overflow = true;
         } else {
             self.contents.push(content);
-            self.ends.push(u32::try_from(self.bytes).unwrap_or(u32::MAX));
+            self.ends
+                .push(u32::try_from(self.bytes).unwrap_or(u32::MAX));
         }
     }
 }

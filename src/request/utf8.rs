@@ -19,8 +19,12 @@ impl Utf8 {
     /// Checks a piece; `false` when it can be no part of valid UTF-8.
     pub(super) fn check(&mut self, mut piece: &[u8]) -> bool {
         while self.len > 0 {
-            let Some((&b, rest)) = piece.split_first() else { return true };
-            let Some(place) = self.bytes.get_mut(self.len) else { return false };
+            let Some((&b, rest)) = piece.split_first() else {
+                return true;
+            };
+            let Some(place) = self.bytes.get_mut(self.len) else {
+                return false;
+            };
             *place = b;
             self.len = self.len.saturating_add(1);
             piece = rest;
@@ -70,8 +74,8 @@ use simd::is_valid;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod simd {
     use core::arch::wasm32::{
-        i8x16_shuffle, u8x16, u8x16_shr, u8x16_splat, u8x16_sub_sat, u8x16_swizzle, v128, v128_and, v128_any_true,
-        v128_load, v128_or, v128_xor,
+        i8x16_shuffle, u8x16, u8x16_shr, u8x16_splat, u8x16_sub_sat, u8x16_swizzle, v128, v128_and,
+        v128_any_true, v128_load, v128_or, v128_xor,
     };
 
     const TOO_SHORT: u8 = 1;
@@ -92,7 +96,18 @@ mod simd {
         const F: u8 = TOO_SHORT | TOO_LARGE | TOO_LARGE_1000 | OVERLONG_4;
         const C: u8 = TWO_CONTS;
         let table = u8x16(
-            LONG, LONG, LONG, LONG, LONG, LONG, LONG, LONG, C, C, C, C,
+            LONG,
+            LONG,
+            LONG,
+            LONG,
+            LONG,
+            LONG,
+            LONG,
+            LONG,
+            C,
+            C,
+            C,
+            C,
             TOO_SHORT | OVERLONG_2,
             TOO_SHORT,
             TOO_SHORT | OVERLONG_3 | SURROGATE,
@@ -111,9 +126,17 @@ mod simd {
             CARRY,
             CARRY,
             CARRY | TOO_LARGE,
-            L, L, L, L, L, L, L, L,
+            L,
+            L,
+            L,
+            L,
+            L,
+            L,
+            L,
+            L,
             L | SURROGATE,
-            L, L,
+            L,
+            L,
         );
         u8x16_swizzle(table, nibbles)
     }
@@ -124,23 +147,42 @@ mod simd {
         const S: u8 = TOO_SHORT;
         const CONT: u8 = TOO_LONG | OVERLONG_2 | TWO_CONTS;
         let table = u8x16(
-            S, S, S, S, S, S, S, S,
+            S,
+            S,
+            S,
+            S,
+            S,
+            S,
+            S,
+            S,
             CONT | OVERLONG_3 | TOO_LARGE_1000 | OVERLONG_4,
             CONT | OVERLONG_3 | TOO_LARGE,
             CONT | SURROGATE | TOO_LARGE,
             CONT | SURROGATE | TOO_LARGE,
-            S, S, S, S,
+            S,
+            S,
+            S,
+            S,
         );
         u8x16_swizzle(table, nibbles)
     }
 
     #[inline(always)]
     fn errors(prev: v128, bytes: v128) -> v128 {
-        let prev1 = i8x16_shuffle::<15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30>(prev, bytes);
-        let prev2 = i8x16_shuffle::<14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29>(prev, bytes);
-        let prev3 = i8x16_shuffle::<13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28>(prev, bytes);
+        let prev1 = i8x16_shuffle::<15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30>(
+            prev, bytes,
+        );
+        let prev2 = i8x16_shuffle::<14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29>(
+            prev, bytes,
+        );
+        let prev3 = i8x16_shuffle::<13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28>(
+            prev, bytes,
+        );
         let pairs = v128_and(
-            v128_and(by_first_high(u8x16_shr(prev1, 4)), by_first_low(v128_and(prev1, u8x16_splat(0x0F)))),
+            v128_and(
+                by_first_high(u8x16_shr(prev1, 4)),
+                by_first_low(v128_and(prev1, u8x16_splat(0x0F))),
+            ),
             by_second_high(u8x16_shr(bytes, 4)),
         );
         let third = u8x16_sub_sat(prev2, u8x16_splat(0xE0 - 0x80));
@@ -180,10 +222,18 @@ mod tests {
         for cut in 0..=bytes.len() {
             let mut utf8 = Utf8::default();
             let (a, b) = bytes.split_at(cut);
-            assert_eq!(utf8.check(a) && utf8.check(b) && utf8.is_whole(), want, "{bytes:x?} at {cut}");
+            assert_eq!(
+                utf8.check(a) && utf8.check(b) && utf8.is_whole(),
+                want,
+                "{bytes:x?} at {cut}"
+            );
         }
         let mut utf8 = Utf8::default();
-        assert_eq!(bytes.iter().all(|&b| utf8.check(&[b])) && utf8.is_whole(), want, "{bytes:x?}");
+        assert_eq!(
+            bytes.iter().all(|&b| utf8.check(&[b])) && utf8.is_whole(),
+            want,
+            "{bytes:x?}"
+        );
     }
 
     #[test]

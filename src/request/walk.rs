@@ -130,7 +130,11 @@ impl Walk {
 
     /// Takes back what cannot be put in order: the message that is read, or the section.
     pub(super) fn drop_irregular(&mut self) {
-        let blocks = if self.out.section == Section::Messages { self.message.start_blocks() } else { 0 };
+        let blocks = if self.out.section == Section::Messages {
+            self.message.start_blocks()
+        } else {
+            0
+        };
         self.out.current().truncate(blocks);
     }
 
@@ -199,7 +203,8 @@ impl Walk {
             }
             Slot::PromptItem => self.prompts = self.prompts.saturating_add(1),
             Slot::Content | Slot::Output => {
-                self.message.begin_content(slot == Slot::Content, &mut self.out);
+                self.message
+                    .begin_content(slot == Slot::Content, &mut self.out);
                 self.base_target = self.out.target;
             }
             Slot::PartText | Slot::Nested => self.begin_streamed(slot)?,
@@ -229,7 +234,9 @@ impl Walk {
     /// A value has ended.
     fn leave(&mut self, slot: Slot) {
         match slot {
-            Slot::Tools | Slot::ToolsCounted | Slot::ToolSet | Slot::System | Slot::Messages => self.open = None,
+            Slot::Tools | Slot::ToolsCounted | Slot::ToolSet | Slot::System | Slot::Messages => {
+                self.open = None
+            }
             Slot::Prompt => {
                 self.open = None;
                 self.facts.prompt_seen |= self.prompts > 0;
@@ -268,7 +275,8 @@ impl Walk {
         let fields = self.fields.get_mut(level.base..).unwrap_or_default();
         match level.slot {
             Slot::Message => {
-                self.message.end(fields, &mut self.out, &mut self.conversation);
+                self.message
+                    .end(fields, &mut self.out, &mut self.conversation);
                 self.facts.prompt_seen = true;
             }
             Slot::Part if !fields.is_empty() => {
@@ -315,17 +323,25 @@ impl Walk {
     fn end_name(&mut self) {
         if let Some(digest) = self.long_name.take() {
             self.name.clear();
-            self.name.extend_from_slice(format!("xxh3:{:016x}", digest.value()).as_bytes());
+            self.name
+                .extend_from_slice(format!("xxh3:{:016x}", digest.value()).as_bytes());
         }
     }
 
     fn end_kind(&mut self) {
         let base = self.base();
         let key = self.next_key;
-        if self.levels.last().is_some_and(|level| level.slot == Slot::Message) {
+        if self
+            .levels
+            .last()
+            .is_some_and(|level| level.slot == Slot::Message)
+        {
             self.message.set_kind(&self.name);
         }
-        if matches!(self.name.as_slice(), b"text" | b"input_text" | b"output_text" | b"message") {
+        if matches!(
+            self.name.as_slice(),
+            b"text" | b"input_text" | b"output_text" | b"message"
+        ) {
             remove_field(&mut self.fields, base, key);
         } else {
             set_field(&mut self.fields, base, key, xxh3_64(&self.name), 0);
@@ -360,7 +376,10 @@ impl Walk {
     fn add_token(&mut self, text: &[u8]) {
         let digit = |value: Option<u32>, &b: &u8| {
             let digit = u32::from(b.wrapping_sub(b'0'));
-            value.filter(|_| digit < 10)?.checked_mul(10)?.checked_add(digit)
+            value
+                .filter(|_| digit < 10)?
+                .checked_mul(10)?
+                .checked_add(digit)
         };
         if !self.in_tokens {
             self.out.mark(Mark::Tokens);
@@ -422,21 +441,38 @@ impl Events for Walk {
         } else {
             self.enter(slot)?;
         }
-        let base = if slot == Slot::ToolFunction { self.base() } else { self.fields.len() };
+        let base = if slot == Slot::ToolFunction {
+            self.base()
+        } else {
+            self.fields.len()
+        };
         let is_object = container == Container::Object;
         match slot {
             Slot::Message => self.message.begin(&mut self.out),
-            _ if slot.is_generic() => self.out.mark(if is_object { Mark::Object } else { Mark::Array }),
+            _ if slot.is_generic() => {
+                self.out
+                    .mark(if is_object { Mark::Object } else { Mark::Array })
+            }
             _ => {}
         }
-        self.levels.push(Level { slot, element, is_object, streamed: false, base });
+        self.levels.push(Level {
+            slot,
+            element,
+            is_object,
+            streamed: false,
+            base,
+        });
         Ok(())
     }
 
     fn end(&mut self, container: Container) -> Result<(), Halt> {
         let level = self.levels.pop().ok_or(Halt::Malformed)?;
         if level.slot.is_generic() {
-            self.out.mark(if container == Container::Object { Mark::ObjectEnd } else { Mark::ArrayEnd });
+            self.out.mark(if container == Container::Object {
+                Mark::ObjectEnd
+            } else {
+                Mark::ArrayEnd
+            });
         }
         self.end_object(level);
         self.leave(level.slot);
@@ -487,9 +523,12 @@ impl Events for Walk {
         self.mode = match slot {
             Slot::Root | Slot::Message => return Err(Halt::Malformed),
             Slot::Model | Slot::Role | Slot::Kind => self.begin_name(),
-            Slot::System | Slot::Content | Slot::Output | Slot::Nested | Slot::PartText | Slot::Part => {
-                self.begin_text()
-            }
+            Slot::System
+            | Slot::Content
+            | Slot::Output
+            | Slot::Nested
+            | Slot::PartText
+            | Slot::Part => self.begin_text(),
             Slot::Messages => self.begin_input()?,
             Slot::Prompt | Slot::PromptIds => {
                 self.prompts = 1;
@@ -522,7 +561,8 @@ impl Events for Walk {
                 self.end_kind();
             }
             Slot::Messages => {
-                self.message.end(&mut [], &mut self.out, &mut self.conversation);
+                self.message
+                    .end(&mut [], &mut self.out, &mut self.conversation);
                 self.facts.prompt_seen = true;
             }
             _ => {}
@@ -546,15 +586,28 @@ impl Events for Walk {
     fn number(&mut self, text: &[u8]) -> Result<(), Halt> {
         let slot = self.slot();
         match slot {
-            Slot::Root | Slot::Message | Slot::Messages | Slot::Role | Slot::PartText => return Err(Halt::Malformed),
+            Slot::Root | Slot::Message | Slot::Messages | Slot::Role | Slot::PartText => {
+                return Err(Halt::Malformed);
+            }
             Slot::PromptItem => {
                 self.prompts = self.prompts.max(1);
-                if self.prompts == 1 { self.add_token(text) } else { self.out.count(4) }
+                if self.prompts == 1 {
+                    self.add_token(text)
+                } else {
+                    self.out.count(4)
+                }
                 return Ok(());
             }
             Slot::Token => {
-                let first = self.levels.last().is_some_and(|level| level.slot == Slot::Tokens);
-                if first { self.add_token(text) } else { self.out.count(4) }
+                let first = self
+                    .levels
+                    .last()
+                    .is_some_and(|level| level.slot == Slot::Tokens);
+                if first {
+                    self.add_token(text)
+                } else {
+                    self.out.count(4)
+                }
                 return Ok(());
             }
             _ => {}
@@ -583,7 +636,9 @@ impl Walk {
     /// A number or literal.
     fn scalar(&mut self, slot: Slot, mark: Mark, text: &[u8]) -> Result<(), Halt> {
         match slot {
-            Slot::Counted | Slot::ToolsCounted => self.out.count(u64::try_from(text.len()).unwrap_or(u64::MAX)),
+            Slot::Counted | Slot::ToolsCounted => self
+                .out
+                .count(u64::try_from(text.len()).unwrap_or(u64::MAX)),
             _ if slot.is_generic() => {
                 self.enter(slot)?;
                 self.out.mark(mark);
@@ -602,7 +657,12 @@ impl Walk {
         let room = MAX_KEY.saturating_add(1).saturating_sub(self.name.len());
         let (head, tail) = run.split_at_checked(room).unwrap_or((run, &[]));
         self.name.extend_from_slice(head);
-        if self.name.len() > MAX_KEY && self.levels.last().is_some_and(|level| level.slot.is_generic()) {
+        if self.name.len() > MAX_KEY
+            && self
+                .levels
+                .last()
+                .is_some_and(|level| level.slot.is_generic())
+        {
             self.out.mark(Mark::Key);
             self.out.put(&self.name, self.counts);
             self.mode = Mode::LongKey;
