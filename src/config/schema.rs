@@ -230,6 +230,7 @@ pub fn markdown() -> String {
     for key in keys().iter().filter(|key| key.in_rule) {
         row(&mut text, key);
     }
+    text.push_str(FROM_HIGRESS);
     text
 }
 
@@ -245,6 +246,26 @@ configurations. This page is generated from the types that read the text.
 
 | key | type and range | default | meaning |
 |---|---|---|---|
+";
+
+const FROM_HIGRESS: &str = "
+## From Higress's ai-endpoint-picker
+
+Every key of that plugin is read here with its ranges. `profile: default` or `balanced`, or `weights`
+without a profile, keeps its meaning and its defaults: weights 2, 2, 3, 0, 1, 0, blocks of 1024 tokens, 32
+of them, tools by identity, 31250 cache blocks an endpoint. Two things differ:
+
+- with neither `profile` nor `weights` the profile here is `cost`; write `profile: default` to keep
+  the weighted sum;
+- a key that is unknown, empty (`null`) or given twice refuses the text instead of being passed over.
+
+| key there | becomes |
+|---|---|
+| `prefix.blockSizeTokens` | blocks of 4 times as many bytes of prompt |
+| `prefix.maxBlocks` | the most blocks of a prompt; with `cost` and no block size, the same length of prompt in finer blocks |
+| `prefix.maxCacheBlocksPerEndpoint` | 16 times as many tokens where the engine does not tell its cache, and the bound on the blocks that it tells |
+| `feedback.ewmaAlpha` | the smoothing of the failure signal; no effect with `cost` |
+| `picker.mode` | nothing: the best endpoint is always taken |
 ";
 
 const RULES: &str = "
