@@ -33,8 +33,8 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Difference> {
     let mut found = Found(Vec::new());
     found.compare(
         "configuration accepted",
-        !scenario.expect.config_refused,
-        outcome.accepted,
+        &!scenario.expect.config_refused,
+        &outcome.accepted,
     );
     for error in &outcome.errors {
         found.add("run", "no error", error);
@@ -62,8 +62,8 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Difference> {
     for (name, wanted) in &scenario.expect.metrics {
         found.compare(
             &format!("metric {name}"),
-            *wanted,
-            outcome.metrics.get(name).copied().unwrap_or(0),
+            wanted,
+            outcome.metrics.get(name).unwrap_or(&0),
         );
     }
     found.0
@@ -80,7 +80,7 @@ impl Found {
         });
     }
 
-    fn compare<T: PartialEq + fmt::Debug>(&mut self, place: &str, wanted: T, got: T) {
+    fn compare<T: PartialEq + fmt::Debug>(&mut self, place: &str, wanted: &T, got: &T) {
         if wanted != got {
             self.add(place, format!("{wanted:?}"), format!("{got:?}"));
         }
@@ -93,12 +93,16 @@ impl Found {
             return;
         };
         self.pick(request, got, outcome);
-        self.compare(&format!("{name}: body untouched"), true, got.body_untouched);
-        self.compare(&format!("{name}: hangs"), request.hangs, got.hangs);
+        self.compare(
+            &format!("{name}: body untouched"),
+            &true,
+            &got.body_untouched,
+        );
+        self.compare(&format!("{name}: hangs"), &request.hangs, &got.hangs);
         self.compare(
             &format!("{name}: local reply"),
-            request.local_reply,
-            got.local_reply,
+            &request.local_reply,
+            &got.local_reply,
         );
         self.headers(
             name,
@@ -144,8 +148,8 @@ impl Found {
             let there = got.and_then(|headers| headers.get(header));
             self.compare(
                 &format!("{name}: {kind} header {header}"),
-                value.as_ref(),
-                there,
+                &value.as_ref(),
+                &there,
             );
         }
     }
