@@ -5,18 +5,13 @@
 //! callback gets the sum; after Continue chunks pass one by one. Over the limit, the request ends in a
 //! 413 (a response in a reset).
 
-use super::artifact::Abi;
-use super::gateway::{Health, Profile};
+use super::chain::PAUSE;
 use super::pairs::HeaderMap;
-use super::state::{Deferred, ROOT, VmState};
-use super::stream::{Half, LocalReply, Mode, Stream, StreamId, StreamSpec, Way};
+use super::state::ROOT;
+use super::stream::{Half, Mode, Seen, Stream, StreamId, StreamSpec, Way};
 use super::vm::{Thread, Trap, Vm, word};
 
-/// The header that Envoy's override policy reads.
-const PICK_HEADER: &str = "x-gateway-destination-endpoint";
-
 const CONTINUE: u32 = 0;
-const PAUSE: u32 = 1;
 /// Body callbacks only: stop, and the chunk is gone.
 const STOP_NO_BUFFER: u32 = 3;
 
@@ -41,7 +36,7 @@ impl Vm {
             spec,
             request: Half::default(),
             response: Half::default(),
-            seen: super::stream::Seen::default(),
+            seen: Seen::default(),
             buffer_limit_bytes,
         };
         state.streams.insert(id, stream);
@@ -120,7 +115,7 @@ impl Vm {
     ///
     /// # Errors
     /// The guest trapped.
-    pub fn close(&mut self, id: StreamId) -> Result<super::stream::Seen, Trap> {
+    pub fn close(&mut self, id: StreamId) -> Result<Seen, Trap> {
         let done = self.invoke(id.0, "proxy_on_done", &[id.0])?;
         if done == Some(0) && !self.store.data().done_contexts.contains(&id.0) {
             self.store.data_mut().violations.push(format!(
@@ -142,7 +137,7 @@ impl Vm {
         Ok(seen)
     }
 
-    fn half(&mut self, id: StreamId, way: Way) -> Option<&mut Half> {
+    pub(super) fn half(&mut self, id: StreamId, way: Way) -> Option<&mut Half> {
         let stream = self.store.data_mut().streams.get_mut(&id.0)?;
         Some(stream.half(way)).filter(|half| half.mode != Mode::Over)
     }
@@ -319,128 +314,5 @@ impl Vm {
             }
             Mode::Idle | Mode::Flowing | Mode::Over => Ok(()),
         }
-    }
-
-    /// A guest that has answered the stream itself cannot let it pass.
-    fn unless_answered(&self, id: StreamId, action: u32) -> u32 {
-        let answers =
-            |deferred: &Deferred| matches!(deferred, Deferred::Reply(stream, _) if *stream == id);
-        if self.store.data().deferred.iter().any(answers) {
-            PAUSE
-        } else {
-            action
-        }
-    }
-
-    /// Lets everything that waits in a direction through to the far end.
-    fn pass(&mut self, id: StreamId, way: Way) {
-        let state = self.store.data_mut();
-        let now_ms = state.gateway.now_ms();
-        if way == Way::Request {
-            state.route(id);
-        }
-        let Some(stream) = state.streams.get_mut(&id.0) else {
-            return;
-        };
-        let half = stream.half(way);
-        half.mode = Mode::Flowing;
-        half.buffering = false;
-        let (body, headers, ended) = (
-            std::mem::take(&mut half.held),
-            half.headers.clone(),
-            half.ended,
-        );
-        let trailers = half.trailers.clone();
-        let passed = stream.passed(way);
-        if passed.headers.is_none() {
-            passed.headers = headers;
-            passed.headers_at_ms = Some(now_ms);
-        }
-        if !body.is_empty() {
-            passed.chunk_sizes.push(body.len());
-            passed.body.extend_from_slice(&body);
-        }
-        if ended {
-            passed.trailers = trailers;
-            passed.ended = true;
-            passed.ended_at_ms.get_or_insert(now_ms);
-        }
-    }
-
-    fn over_limit(&self, id: StreamId, way: Way) -> bool {
-        self.store.data().streams.get(&id.0).is_some_and(|stream| {
-            let held = match way {
-                Way::Request => &stream.request.held,
-                Way::Response => &stream.response.held,
-            };
-            held.len() > stream.buffer_limit_bytes
-        })
-    }
-
-    fn note_backpressure(&mut self, id: StreamId, way: Way) {
-        let over = self.over_limit(id, way);
-        if let Some(stream) = self.store.data_mut().streams.get_mut(&id.0) {
-            stream.seen.backpressure |= over;
-        }
-    }
-
-    fn refuse_body(&mut self, id: StreamId, way: Way) -> Result<(), Trap> {
-        let (status, details, body): (u32, &[u8], &[u8]) = match way {
-            Way::Request => (413, b"request_payload_too_large", b"Payload Too Large"),
-            Way::Response => (500, b"response_payload_too_large", b"Internal Server Error"),
-        };
-        let reply = LocalReply {
-            status,
-            details: details.to_vec(),
-            headers: HeaderMap::new(),
-            body: body.to_vec(),
-            grpc_status: -1,
-        };
-        self.reply_locally(id, reply)?;
-        self.settle()
-    }
-}
-
-impl VmState {
-    /// What a header callback's StopIteration means here.
-    fn header_stop_stops_all(&self) -> bool {
-        match self.gateway.profile() {
-            Profile::Envoy => !self.gateway.options().allow_on_headers_stop_iteration,
-            Profile::Higress => self.abi != Abi::V0_2_100,
-        }
-    }
-
-    /// The router chooses, when request headers pass: notes what steered it.
-    fn route(&mut self, id: StreamId) {
-        let profile = self.gateway.profile();
-        let Some(stream) = self
-            .streams
-            .get_mut(&id.0)
-            .filter(|stream| stream.seen.upstream.headers.is_none())
-        else {
-            return;
-        };
-        stream.seen.picked = match profile {
-            Profile::Envoy => {
-                let value = stream
-                    .request
-                    .headers
-                    .as_ref()
-                    .and_then(|map| super::pairs::header(map, PICK_HEADER));
-                value.map(|value| String::from_utf8_lossy(value).into_owned())
-            }
-            Profile::Higress => {
-                let gateway = self.gateway.lock();
-                let hosts = gateway
-                    .clusters
-                    .get(&stream.spec.cluster)
-                    .map(|cluster| cluster.hosts.as_slice());
-                let wanted = stream.seen.override_host.as_deref().unwrap_or_default();
-                let usable = hosts.unwrap_or_default().iter().find(|host| {
-                    host.address.as_bytes() == wanted && host.health != Health::Unhealthy
-                });
-                usable.map(|host| host.address.clone())
-            }
-        };
     }
 }

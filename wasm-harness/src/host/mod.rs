@@ -13,9 +13,11 @@
 
 mod artifact;
 mod call;
+mod chain;
 mod drive;
 mod functions;
 mod gateway;
+mod observe;
 mod pairs;
 mod reply;
 mod state;

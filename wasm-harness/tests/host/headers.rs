@@ -131,7 +131,7 @@ fn properties_depend_on_profile_and_phase() {
         let mut vm = start(&guest("0_2_1", text), &Gateway::new(profile));
         let stream = post(&mut vm);
         vm.update_spec(stream, |spec| {
-            spec.upstream_address = Some("10.0.0.1:80".to_owned())
+            spec.upstream_address = Some("10.0.0.1:80".to_owned());
         });
         vm.response_headers(stream, header_map(&[(":status", "200")]), true)
             .unwrap();

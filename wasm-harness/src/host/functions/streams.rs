@@ -16,13 +16,14 @@ pub(in crate::host) fn continue_stream(call: &mut Call<'_, '_>) -> Answer {
     };
     let state = call.state();
     let stream = effective_stream(state)?;
-    if let Some(running) = state.running {
-        if running.context == stream.0 && running.export.starts_with(callbacks) {
-            state.violations.push(format!(
-                "stream {} resumed inside its own {}",
-                stream.0, running.export
-            ));
-        }
+    if let Some(running) = state.running
+        && running.context == stream.0
+        && running.export.starts_with(callbacks)
+    {
+        state.violations.push(format!(
+            "stream {} resumed inside its own {}",
+            stream.0, running.export
+        ));
     }
     state.deferred.push_back(Deferred::Resume(stream, way));
     Ok(())
