@@ -14,11 +14,45 @@ use crate::play::{identical_bodies, play};
 use crate::report::{Report, Row};
 use crate::workload::{Conversation, WorkloadOptions, generate, read_mooncake};
 
+/// Who chooses the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Policy {
+    /// Envoy's round robin.
+    RoundRobin,
+    /// Envoy's least request.
+    LeastRequest,
+    /// The plugin.
+    Warmroute,
+}
+
+impl Policy {
+    fn name(self) -> &'static str {
+        match self {
+            Self::RoundRobin => "round robin",
+            Self::LeastRequest => "least request",
+            Self::Warmroute => "warmroute",
+        }
+    }
+
+    fn routing(self, gateway: &GatewayOptions) -> anyhow::Result<Routing> {
+        match self {
+            Self::RoundRobin => Ok(Routing::RoundRobin),
+            Self::LeastRequest => Ok(Routing::LeastRequest),
+            Self::Warmroute => gateway.warmroute(),
+        }
+    }
+}
+
 /// Options of a run.
 #[derive(Debug, Clone, clap::Args)]
 pub struct RunOptions {
     #[command(flatten)]
     gateway: GatewayOptions,
+    /// What to play, in this order; the last is compared with the others.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [
+        Policy::RoundRobin, Policy::LeastRequest, Policy::Warmroute,
+    ])]
+    policies: Vec<Policy>,
     /// A trace in the Mooncake format to play instead of the generated workload.
     #[arg(long, env = "TRACE", default_value = "")]
     trace: String,
@@ -49,7 +83,7 @@ pub struct RunOptions {
 /// but not four times.
 pub fn sim_options() -> SimOptions {
     SimOptions {
-        num_gpu_blocks: 3750,
+        num_gpu_blocks: 2900,
         prefill_tokens_per_s: 8000.0,
         inter_token_ms: 20.0,
         ..SimOptions::default()
@@ -61,11 +95,12 @@ pub fn sim_options() -> SimOptions {
 /// # Errors
 /// Something does not start, a request failed, or a body was changed on its way.
 pub async fn run(options: &RunOptions) -> anyhow::Result<()> {
-    let policies = [
-        ("round robin", Routing::RoundRobin),
-        ("least request", Routing::LeastRequest),
-        ("warmroute", options.gateway.warmroute()?),
-    ];
+    // Before anything runs for minutes: is all there?
+    let policies: Vec<(Policy, Routing)> = options
+        .policies
+        .iter()
+        .map(|policy| Ok((*policy, policy.routing(&options.gateway)?)))
+        .collect::<anyhow::Result<_>>()?;
     let sim = SimOptions {
         prefill_tokens_per_s: options.prefill_tokens_per_s,
         num_gpu_blocks: options.num_gpu_blocks,
@@ -74,7 +109,7 @@ pub async fn run(options: &RunOptions) -> anyhow::Result<()> {
     let engines = options.gateway.engines(&sim).await?;
     let mut rows = Vec::new();
     for (policy, routing) in policies {
-        rows.push(measure(options, &engines, policy, routing).await?);
+        rows.push(measure(options, &engines, policy.name(), routing).await?);
     }
     let name = if options.trace.is_empty() {
         format!("generated workload, seed {}", options.seed)
