@@ -12,8 +12,8 @@ export ENVOY
 WASM_TOOLCHAIN ?= auto
 export WASM_TOOLCHAIN
 
-LAB := cargo run --quiet --release -p warmroute-lab --
-HARNESS := cargo run --quiet --release -p warmroute-harness
+LAB := cargo run --quiet --profile native -p warmroute-lab --
+HARNESS := cargo run --quiet --profile native -p warmroute-harness
 
 .PHONY: help setup build run serve test check fmt bench replay e2e clean
 

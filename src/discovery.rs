@@ -14,8 +14,9 @@
 use crate::clock::Millis;
 use crate::config::{EndpointSource, MetricsOptions};
 use crate::endpoints::load::Health;
-use crate::endpoints::snapshot::{self, Row};
-use crate::endpoints::{admin_clusters, scan};
+use crate::endpoints::snapshot::{self, EndpointSnapshot};
+use crate::endpoints::admin_clusters::{self, ClusterHosts};
+use crate::endpoints::scan;
 use crate::number::millis;
 use crate::telemetry::{Counter, Telemetry};
 
@@ -58,7 +59,7 @@ pub enum Answer<'a> {
 }
 
 struct Watched {
-    row: Row,
+    row: EndpointSnapshot,
     asked_at: Option<Millis>,
     done_at: Option<Millis>,
     refusals: u32,
@@ -130,7 +131,7 @@ impl Discovery {
             for watched in &mut cluster.watched {
                 if is_due(watched.asked_at, watched.done_at, refresh_ms) {
                     watched.asked_at = Some(now);
-                    calls.push(Call::Scrape { cluster: cluster.name.clone(), address: watched.row.address.clone() });
+                    calls.push(Call::Scrape { cluster: cluster.name.clone(), address: watched.row.address.as_str().into() });
                 }
             }
         }
@@ -154,24 +155,26 @@ impl Discovery {
     }
 
     fn list(&mut self, body: &[u8]) -> bool {
-        let Ok(listing) = admin_clusters::parse(body) else { return false };
+        let is_watched = |name: &str| self.clusters.iter().any(|cluster| &*cluster.name == name);
+        let Ok(listing) = admin_clusters::parse(body, is_watched) else { return false };
         for cluster in &mut self.clusters {
-            let Some(hosts) = listing.get(&cluster.name) else {
+            let Some(ClusterHosts { hosts, .. }) = listing.iter().find(|listed| *listed.name == *cluster.name) else {
                 cluster.changed |= !cluster.watched.is_empty();
                 cluster.watched.clear();
                 continue;
             };
             let mut watched = Vec::with_capacity(hosts.len());
             for (address, health) in hosts {
-                let known = cluster.watched.iter().position(|known| *known.row.address == **address);
+                let known = cluster.watched.iter().position(|known| known.row.address == *address);
                 let mut entry = match known {
                     Some(at) => cluster.watched.swap_remove(at),
                     None => Watched::new(address, *health),
                 };
-                cluster.changed |= known.is_none() || entry.row.health != *health;
-                entry.row.health = *health;
+                cluster.changed |= known.is_none() || entry.row.health != Some(*health);
+                entry.row.health = Some(*health);
                 watched.push(entry);
             }
+            // Whoever is left over here is gone from the listing.
             cluster.changed |= !cluster.watched.is_empty();
             cluster.watched = watched;
         }
@@ -181,7 +184,7 @@ impl Discovery {
     fn scraped(&mut self, cluster: &str, address: &str, answer: Answer<'_>, telemetry: &mut Telemetry, now: Millis) {
         let is_static = matches!(self.source, EndpointSource::Static(_));
         let Some(cluster) = self.clusters.iter_mut().find(|known| &*known.name == cluster) else { return };
-        let Some(watched) = cluster.watched.iter_mut().find(|known| &*known.row.address == address) else { return };
+        let Some(watched) = cluster.watched.iter_mut().find(|known| known.row.address == address) else { return };
         watched.asked_at = None;
         watched.done_at = Some(now);
         cluster.changed = true;
@@ -189,7 +192,7 @@ impl Discovery {
         watched.refusals = if refused { watched.refusals.saturating_add(1) } else { 0 };
         if is_static {
             let is_down = watched.refusals >= REFUSALS;
-            watched.row.health = if is_down { Health::Unhealthy } else { Health::Healthy };
+            watched.row.health = Some(if is_down { Health::Unhealthy } else { Health::Healthy });
         }
         let load = match answer {
             Answer::Body { status: 200, body } => scan::scan(body),
@@ -201,7 +204,7 @@ impl Discovery {
         }
         telemetry.add(Counter::Scrapes, 1);
         watched.row.load = load;
-        watched.row.read_at = Some(now);
+        watched.row.read_at = now;
     }
 
     /// What changed since the last call, ready to be published: cluster and bytes.
@@ -209,7 +212,8 @@ impl Discovery {
         let mut news = Vec::new();
         for cluster in self.clusters.iter_mut().filter(|cluster| cluster.changed) {
             cluster.changed = false;
-            news.push((cluster.name.clone(), snapshot::encode(cluster.watched.iter().map(|watched| &watched.row))));
+            let rows: Vec<_> = cluster.watched.iter().map(|watched| watched.row.clone()).collect();
+            news.push((cluster.name.clone(), snapshot::encode(&rows)));
         }
         news
     }
@@ -217,7 +221,7 @@ impl Discovery {
 
 impl Watched {
     fn new(address: &str, health: Health) -> Self {
-        let row = Row { address: address.into(), health, ..Row::default() };
+        let row = EndpointSnapshot { address: address.into(), health: Some(health), ..EndpointSnapshot::default() };
         Self { row, asked_at: None, done_at: None, refusals: 0 }
     }
 }
@@ -235,11 +239,11 @@ pub struct Lease {
 const LEASE_MS: u64 = 2_000;
 
 impl Lease {
-    /// What VM `me` should write at `now` to hold the lease, given what stands there; `None` = another one
+    /// What VM `me` should write at `now` to hold the lease, given what stands there (nothing = empty); `None` = another one
     /// holds it. The write must be a compare-and-swap: of several that try, one wins.
     #[must_use]
-    pub fn claim(current: Option<&[u8]>, me: u64, now: Millis) -> Option<Vec<u8>> {
-        let held = current.and_then(Self::parse);
+    pub fn claim(current: &[u8], me: u64, now: Millis) -> Option<Vec<u8>> {
+        let held = Self::parse(current);
         let is_free = held.is_none_or(|lease| lease.holder == me || lease.until <= now || lease.until > now.plus(LEASE_MS));
         is_free.then(|| [me.to_le_bytes(), now.plus(LEASE_MS).0.to_le_bytes()].concat())
     }

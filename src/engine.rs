@@ -8,16 +8,19 @@
 //! Cost: a pool is one hash look-up away.
 
 use core::num::NonZeroUsize;
+use std::rc::Rc;
 
 use lru::LruCache;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::clock::Millis;
 use crate::config::{Config, EndpointSource};
-use crate::endpoints::gateway_hosts::{self, HostInfo};
+use crate::endpoints::gateway_hosts::{self, Hosts};
 use crate::endpoints::load::Health;
 use crate::endpoints::{scan, snapshot};
 use crate::number::millis;
 use crate::pool::{Listed, Pool};
+use crate::request::PromptPlan;
 use crate::telemetry::{Counter, Gauge, Telemetry};
 
 /// Clusters with a pool at most.
@@ -29,7 +32,8 @@ pub struct Engine {
     pub config: Config,
     /// What was counted.
     pub telemetry: Telemetry,
-    pub(crate) rng: fastrand::Rng,
+    pub(crate) plan: Rc<PromptPlan>,
+    rng: fastrand::Rng,
     pools: LruCache<Box<str>, Pool>,
 }
 
@@ -38,6 +42,7 @@ impl Engine {
     #[must_use]
     pub fn new(config: Config, seed: u64) -> Self {
         Self {
+            plan: Rc::new(PromptPlan::new(&config.prompt)),
             config,
             telemetry: Telemetry::default(),
             rng: fastrand::Rng::with_seed(seed),
@@ -64,6 +69,12 @@ impl Engine {
         Some((pool, &self.config, &mut self.telemetry, &mut self.rng))
     }
 
+    /// The clusters that have a pool.
+    #[must_use]
+    pub fn clusters(&self) -> Vec<Box<str>> {
+        self.pools.iter().map(|(name, _)| name.clone()).collect()
+    }
+
     /// Whether the listing of a cluster is older than a refresh.
     pub fn is_listing_due(&mut self, cluster: &str, now: Millis) -> bool {
         let refresh_ms = millis(self.config.metrics.refresh);
@@ -77,14 +88,15 @@ impl Engine {
         let mut failed = 0;
         let mut read = 0;
         let mut listed = Vec::new();
-        for (address, json) in gateway_hosts::hosts(raw) {
-            let info = HostInfo::of(json);
+        for (address, json) in Hosts::new(raw) {
+            let Ok(address) = core::str::from_utf8(address) else { continue };
+            let info = gateway_hosts::host_info(json);
             let load = info.metrics.and_then(|text| {
-                let print = text.fingerprint();
+                let print = xxh3_64(text.0);
                 if pool.text_print(address) == Some(print) {
                     return None;
                 }
-                let load = scan::scan_json(text);
+                let load = scan::scan_escaped(text);
                 if load.is_unknown() { failed += 1 } else { read += 1 }
                 Some((load, now, print))
             });
@@ -106,11 +118,9 @@ impl Engine {
             .iter()
             .map(|row| Listed {
                 address: &row.address,
-                health: row.health,
-                load: row.read_at.and_then(|at| {
-                    let is_new = pool.text_print(&row.address) != Some(at.0);
-                    is_new.then(|| (row.load.clone(), at, at.0))
-                }),
+                health: row.health.unwrap_or(Health::Healthy),
+                load: (row.read_at != Millis(0) && pool.text_print(&row.address) != Some(row.read_at.0))
+                    .then(|| (row.load.clone(), row.read_at, row.read_at.0)),
             })
             .collect();
         pool.list(listed.into_iter(), config, telemetry, now);
@@ -123,14 +133,13 @@ impl Engine {
         rate > 0.0 && self.rng.f64() < rate
     }
 
-    /// Notes that the gateway gave no listing: the last one holds for another refresh.
-    pub fn listing_failed(&mut self, cluster: &str, now: Millis) {
+    /// Notes that the gateway gave no listing: the last one holds.
+    pub fn listing_failed(&mut self) {
         self.telemetry.add(Counter::ListingFailures, 1);
-        self.keep_listing(cluster, now);
     }
 
-    /// Notes that a listing is as before, so that the next one is due after another refresh.
-    pub fn keep_listing(&mut self, cluster: &str, now: Millis) {
+    /// Notes that a cluster was looked after: the next time is after another refresh.
+    pub fn listing_seen(&mut self, cluster: &str, now: Millis) {
         if let Some((pool, ..)) = self.pool(cluster) {
             pool.listed_at = Some(now);
         }

@@ -36,17 +36,20 @@
     )
 )]
 
+pub mod byte_mask;
 pub mod clock;
 pub mod config;
 pub mod discovery;
 pub mod endpoints;
 pub mod engine;
+pub mod exchange;
 pub mod fallback;
 pub mod learn;
 mod number;
 pub mod pick;
 pub mod pool;
 pub mod prefix;
+pub mod raw_json;
 pub mod request;
 pub mod response;
 pub mod session;

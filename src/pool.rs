@@ -14,6 +14,7 @@ use crate::endpoints::Slot;
 use crate::endpoints::load::{Health, Load, adapter_hash};
 use crate::endpoints::own::{Ending, Ticket};
 use crate::endpoints::table::{Endpoint, Reading, Table};
+use crate::exchange::{Count, Exchange, Member, What};
 use crate::fallback::Fallback;
 use crate::learn::{BytesPerToken, Verdict};
 use crate::number::{millis, to_f64, to_u32};
@@ -32,8 +33,12 @@ pub struct Pool {
     index: Index,
     bytes_per_token: BytesPerToken,
     mean_miss_tokens: f64,
+    exchange: Exchange,
     /// When the endpoints were last listed.
     pub listed_at: Option<Millis>,
+    /// Endpoints that the present request named, where requests name them.
+    named: Vec<Slot>,
+    named_at: Option<Millis>,
     depths: Depths,
     candidates: Vec<Candidate>,
     ranked: Ranked,
@@ -75,6 +80,8 @@ pub struct Sent {
     blocks: Vec<BlockHash>,
     ticket: Option<Ticket>,
     tentative: bool,
+    /// Blocks before this one were not told to other workers: they know them.
+    told_from: usize,
 }
 
 impl Sent {
@@ -94,7 +101,10 @@ impl Pool {
             index: Index::new(&config.index),
             bytes_per_token: BytesPerToken::default(),
             mean_miss_tokens: 0.0,
+            exchange: Exchange::new(config.exchange),
             listed_at: None,
+            named: Vec::new(),
+            named_at: None,
             depths: Depths::new(),
             candidates: Vec::new(),
             ranked: Ranked::new(config.fallback_endpoints),
@@ -137,6 +147,26 @@ impl Pool {
         self.listed_at = Some(now);
     }
 
+    /// Takes in the endpoints that a request names; only these are candidates for it. One that no request
+    /// named for a while has left.
+    pub fn name(&mut self, addresses: &[&str], config: &Config, now: Millis) {
+        const FORGOTTEN_MS: u64 = 60_000;
+        if self.named_at.is_none_or(|at| now.since(at) >= FORGOTTEN_MS) {
+            let index = &mut self.index;
+            self.table.end_listing(|slot| index.remove(slot));
+            self.table.begin_listing();
+            self.named_at = Some(now);
+        }
+        self.named.clear();
+        for address in addresses {
+            let Some((slot, is_new)) = self.table.list(address, Health::Healthy) else { continue };
+            self.named.push(slot);
+            if is_new {
+                self.fit(slot, config);
+            }
+        }
+    }
+
     /// Fingerprint of the metrics text last read from an address.
     #[must_use]
     pub fn text_print(&self, address: &str) -> Option<u64> {
@@ -152,7 +182,7 @@ impl Pool {
             Reading::Resized => self.fit(slot, config),
             Reading::Restarted => {
                 telemetry.add(Counter::Restarts, 1);
-                self.index.remove(slot);
+                self.index.clear(slot);
                 self.fit(slot, config);
             }
         }
@@ -216,6 +246,7 @@ impl Pool {
             blocks,
             ticket: None,
             tentative: false,
+            told_from: 0,
         };
         self.send(&mut sent, winner.slot, RecordState::Tentative, config, telemetry, now);
         if let Some(at) = self.table.get(sent.slot).and_then(|endpoint| endpoint.load_at) {
@@ -241,7 +272,7 @@ impl Pool {
     fn matched_tokens(&self, slot: Slot, prompt: &Prompt, per_token: f64) -> f64 {
         match self.depths.of(slot) {
             0 => 0.0,
-            depth => to_f64(prompt.matched_bytes(depth)) / per_token,
+            depth => to_f64(prompt.matched_bytes(usize::try_from(depth).unwrap_or(usize::MAX))) / per_token,
         }
     }
 
@@ -253,7 +284,8 @@ impl Pool {
             let standing = Standing {
                 healthy: endpoint.health != Health::Unhealthy,
                 draining: endpoint.health == Health::Draining,
-                in_subset: question.subset.is_none_or(|subset| subset.contains(&&*endpoint.address)),
+                in_subset: question.subset.is_none_or(|subset| subset.contains(&&*endpoint.address))
+                    && (self.named_at.is_none() || self.named.contains(&slot)),
                 serves_model: None,
                 cooling_until: endpoint.cooldown.until(),
             };
@@ -299,6 +331,14 @@ impl Pool {
         sent.tentative = state == RecordState::Tentative;
         let recorded = self.index.record(&sent.blocks, slot, state, now);
         telemetry.add(Counter::Evictions, u64::from(recorded.evicted));
+        sent.told_from = usize::try_from(recorded.lately_used).unwrap_or(0);
+        // From the last block that the others know: it is touched there, and the new ones go behind it.
+        let from = sent.told_from.saturating_sub(1);
+        if sent.told_from < sent.blocks.len() {
+            self.exchange.tell(What::Recorded, endpoint.name_hash, sent.blocks.get(from..).unwrap_or_default());
+        } else {
+            self.exchange.touch();
+        }
     }
 
     /// The addresses of the last decision, the winner first, as a comma list.
@@ -396,6 +436,7 @@ impl Pool {
         if !endpoint.own.first_token(ticket) {
             return;
         }
+        self.exchange.touch();
         let ttft_ms = now.since(sent.at);
         endpoint.rate.observe(sent.work_tokens, ttft_ms);
         telemetry.observe(Histogram::TtftMs, ttft_ms);
@@ -423,22 +464,20 @@ impl Pool {
         let share = |tokens: f64, of: f64| if of > 0.0 { tokens / of } else { 0.0 };
         let predicted = share(sent.matched_tokens, sent.prompt_tokens) * f64::from(prompt_tokens);
         let block_tokens = endpoint.load.block_tokens.map_or(64.0, f64::from);
-        let before = endpoint.trust.factor();
         match endpoint.trust.compare(predicted, f64::from(cached_tokens), block_tokens) {
             Verdict::Fits => {}
             Verdict::Short => telemetry.add(Counter::Shortfalls, 1),
             Verdict::Emptied => {
                 // This answer's own prefix is there again: its record is made anew after the others went.
                 telemetry.add(Counter::EmptiedCaches, 1);
-                self.index.remove(sent.slot);
+                self.exchange.tell(What::Emptied, endpoint.name_hash, &[]);
+                self.index.clear(sent.slot);
                 self.fit(sent.slot, config);
                 self.index.record(&sent.blocks, sent.slot, RecordState::Confirmed, now);
                 return;
             }
         }
-        if (endpoint.trust.factor() - before).abs() > f64::EPSILON {
-            self.fit(sent.slot, config);
-        }
+        self.fit(sent.slot, config);
     }
 
     /// The request is over.
@@ -453,6 +492,9 @@ impl Pool {
         if core::mem::take(&mut sent.tentative) {
             self.index.withdraw(&sent.blocks, sent.slot);
             telemetry.add(Counter::Withdrawn, 1);
+            if let (Some(endpoint), Some(told)) = (self.table.get(sent.slot), sent.blocks.get(sent.told_from..)) {
+                self.exchange.tell(What::Withdrawn, endpoint.name_hash, told);
+            }
         }
     }
 
@@ -475,6 +517,7 @@ impl Pool {
         if !endpoint.own.release(ticket, ending, alpha, rate, now) {
             return;
         }
+        self.exchange.touch();
         match ending {
             Ending::Served => endpoint.cooldown.succeeded(),
             Ending::Failed => {
@@ -482,6 +525,97 @@ impl Pool {
                 endpoint.cooldown.failed(now, &config.pick);
             }
             Ending::Unknown => {}
+        }
+    }
+}
+
+impl Pool {
+    /// This worker's side of the exchange.
+    pub fn exchange(&mut self) -> &mut Exchange {
+        &mut self.exchange
+    }
+
+    /// This worker's head for the others.
+    #[must_use]
+    pub fn head(&self, vm: u64, now: Millis) -> Vec<u8> {
+        let in_use = self.table.iter().filter(|(_, endpoint)| endpoint.own.inflight > 0);
+        let counts = in_use.map(|(_, endpoint)| Count {
+            name_hash: endpoint.name_hash,
+            inflight: endpoint.own.inflight,
+            awaiting_first: endpoint.own.awaiting_first,
+            prefill_tokens: to_u32(endpoint.own.prefill_tokens(endpoint.prefill_rate(), now)),
+        });
+        self.exchange.outbox.head(vm, counts, now)
+    }
+
+    /// Takes in another worker's head, unless it is the one seen last; `false` when it says nothing.
+    pub fn hear_head(&mut self, vm: u64, version: u32, bytes: &[u8]) -> bool {
+        let Some(member) = self.exchange.member(vm) else { return false };
+        if member.version == Some(version) {
+            return true;
+        }
+        member.version = Some(version);
+        count(&mut self.table, member, Sign::Minus);
+        let is_heard = member.read_head(bytes);
+        count(&mut self.table, member, Sign::Plus);
+        is_heard
+    }
+
+    /// Folds in a segment of another worker's log, up to `budget` blocks. `false` when there is no more to
+    /// read for now.
+    pub fn hear_segment(&mut self, vm: u64, bytes: &[u8], budget: &mut usize, telemetry: &mut Telemetry, now: Millis) -> bool {
+        let (table, index) = (&mut self.table, &mut self.index);
+        let Some(member) = self.exchange.member(vm) else { return false };
+        let heard = member.read_segment(bytes, budget, |told| {
+            let Some(slot) = table.slot_of_name(told.name_hash) else { return };
+            match told.what {
+                What::Recorded => {
+                    let recorded = index.record(&told.blocks, slot, RecordState::Confirmed, now);
+                    telemetry.add(Counter::Evictions, u64::from(recorded.evicted));
+                }
+                What::Withdrawn => index.trim(&told.blocks, slot, 0),
+                What::Emptied => index.clear(slot),
+            }
+        });
+        telemetry.add(Counter::ExchangeGaps, u64::from(heard.unwrap_or(0)));
+        heard.is_some() && *budget > 0 && member.wanted().is_some()
+    }
+
+    /// Takes back the counts of workers that have gone silent.
+    pub fn expire_members(&mut self, now: Millis) {
+        let table = &mut self.table;
+        self.exchange.members.retain_mut(|member| {
+            let is_alive = member.is_alive(now);
+            if !is_alive {
+                count(table, member, Sign::Minus);
+                member.counts.clear();
+            }
+            is_alive || !member.is_forgotten(now)
+        });
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sign {
+    Plus,
+    Minus,
+}
+
+/// Adds another worker's counts to the endpoints', or takes them back.
+fn count(table: &mut Table, member: &Member, sign: Sign) {
+    for count in &member.counts {
+        let Some(slot) = table.slot_of_name(count.name_hash) else { continue };
+        let Some(endpoint) = table.get_mut(slot) else { continue };
+        let others = &mut endpoint.others;
+        let tokens = u64::from(count.prefill_tokens);
+        if sign == Sign::Plus {
+            others.inflight = others.inflight.saturating_add(count.inflight);
+            others.awaiting_first = others.awaiting_first.saturating_add(count.awaiting_first);
+            others.prefill_tokens = others.prefill_tokens.saturating_add(tokens);
+        } else {
+            others.inflight = others.inflight.saturating_sub(count.inflight);
+            others.awaiting_first = others.awaiting_first.saturating_sub(count.awaiting_first);
+            others.prefill_tokens = others.prefill_tokens.saturating_sub(tokens);
         }
     }
 }
@@ -511,16 +645,17 @@ fn place(adapter: Option<u64>, load: &Load) -> Adapter {
 fn signals(endpoint: &Endpoint, adapter: Option<u64>, config: &Config, now: Millis) -> Signals {
     let load = &endpoint.load;
     let own = &endpoint.own;
+    let others = &endpoint.others;
     Signals {
         waiting: load.waiting.map(f64::from),
         running: load.running.map(f64::from),
         kv_use: load.kv_use.map(f64::from),
         freshness: endpoint.freshness(millis(config.metrics.stale_after), now),
         waiting_own: endpoint.waiting_own,
-        inflight: own.inflight,
-        prefill_tokens: own.prefill_tokens(endpoint.prefill_rate(), now),
-        awaiting_first: own.awaiting_first,
-        streams: own.streams(),
+        inflight: own.inflight.saturating_add(others.inflight),
+        prefill_tokens: own.prefill_tokens(endpoint.prefill_rate(), now) + to_f64(others.prefill_tokens),
+        awaiting_first: own.awaiting_first.saturating_add(others.awaiting_first),
+        streams: own.streams().saturating_add(others.inflight.saturating_sub(others.awaiting_first)),
         failure: own.failure(),
         adapter: place(adapter, load),
         outer_hit_share: endpoint.outer_hit_share,

@@ -15,18 +15,19 @@
 //! Cost: O(bytes) over all body events; memory O(blocks).
 
 use core::mem;
+use std::rc::Rc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::clock::Millis;
-use crate::config::Config;
+use crate::config::EndpointSource;
 use crate::endpoints::load::Load;
 use crate::endpoints::own::Ending;
 use crate::engine::Engine;
 use crate::fallback::Fallback;
 use crate::pool::{Question, Sent, Served};
-use crate::request::{Api, BodyEnd, Feed, Prompt, PromptReader, Seed};
-use crate::response::UsageScan;
+use crate::request::{Api, BodyEnd, Feed, Prompt, PromptReader, Seed, Unreadable};
+use crate::response::usage::{Shape, UsageScan};
 use crate::telemetry::{Counter, Histogram};
 
 /// A request's headers, as far as they matter.
@@ -50,11 +51,13 @@ pub struct Head<'a> {
     pub session: Option<&'a [u8]>,
     /// Value of the subset header: a comma list of addresses.
     pub subset: Option<&'a [u8]>,
+    /// Value of the header in which a control plane passes the endpoints: a comma list of addresses.
+    pub candidates: Option<&'a [u8]>,
 }
 
 /// Addresses that a subset may name at most.
 const MAX_SUBSET: usize = 1024;
-/// Isolation and subset values longer than this are kept as their hash or not at all.
+/// Of a longer list of addresses only the beginning counts.
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 
 /// What to do with a request after an event.
@@ -73,6 +76,7 @@ pub enum Step {
 pub struct Session {
     state: State,
     cluster: Box<str>,
+    shape: Option<Shape>,
     /// For people: what was decided and why.
     note: Option<String>,
 }
@@ -90,6 +94,7 @@ struct Reading {
     isolation: Option<Vec<u8>>,
     session: Option<u64>,
     subset: Option<String>,
+    candidates: Option<String>,
     content_length: Option<u64>,
     received: u64,
 }
@@ -99,8 +104,9 @@ impl Session {
     pub fn head(&mut self, engine: &mut Engine, cluster: &str, head: &Head<'_>) -> Step {
         engine.telemetry.add(Counter::Requests, 1);
         self.cluster = cluster.into();
-        match start(&engine.config, head) {
-            Ok(reading) => {
+        match start(engine, head) {
+            Ok((api, reading)) => {
+                self.shape = Some(if api == Api::Generate { Shape::MetaInfo } else { Shape::Usage });
                 self.state = State::Reading(Box::new(reading));
                 Step::Hold
             }
@@ -124,10 +130,10 @@ impl Session {
     }
 
     /// More of the body. `false` when no more of it is wanted.
-    pub fn body(&mut self, engine: &Engine, chunk: &[u8]) -> bool {
+    pub fn body(&mut self, chunk: &[u8]) -> bool {
         let State::Reading(reading) = &mut self.state else { return false };
         reading.received = reading.received.saturating_add(chunk.len() as u64);
-        matches!(reading.reader.feed(chunk, &engine.config.prompt), Feed::More)
+        reading.reader.feed(chunk) == Feed::More
     }
 
     /// The body is complete, or no more of it is wanted (`end` says which): decide.
@@ -150,8 +156,11 @@ impl Session {
         if end == BodyEnd::Complete && is_short {
             return Err(Fallback::Truncated);
         }
-        let seed = Seed { isolation: reading.isolation.as_deref() };
-        let mut prompt = reading.reader.finish(&seed, end)?;
+        let seed = Seed { isolation: reading.isolation.as_deref(), model_override: None };
+        let mut prompt = reading.reader.finish(seed, end).map_err(|unreadable| match unreadable {
+            Unreadable::Malformed => Fallback::Malformed,
+            Unreadable::NoPrompt => Fallback::NoPrompt,
+        })?;
         let blocks = mem::take(&mut prompt.blocks);
         let Some((pool, config, telemetry, rng)) = engine.pool(&self.cluster) else {
             return Err(Fallback::NoEndpoints);
@@ -159,10 +168,11 @@ impl Session {
         if let Some(cut) = prompt.cut {
             telemetry.add(Counter::Cut(cut), 1);
         }
-        let subset: Option<Vec<&str>> = reading
-            .subset
-            .as_deref()
-            .map(|list| list.split(',').map(str::trim).take(MAX_SUBSET).collect());
+        let subset: Option<Vec<&str>> = reading.subset.as_deref().map(addresses_in);
+        if matches!(config.endpoints, EndpointSource::Header(_)) {
+            let named = reading.candidates.as_deref().map(addresses_in).unwrap_or_default();
+            pool.name(&named, config, now);
+        }
         let question = Question {
             prompt: &prompt,
             session: reading.session.or(prompt.session),
@@ -213,7 +223,8 @@ impl Session {
         let Some((pool, config, telemetry, _)) = engine.pool(&self.cluster) else { return };
         pool.served(sent, served, config, telemetry, now);
         if (200..300).contains(&served.status) {
-            *usage = Some(Box::new(UsageScan::new(event_stream)));
+            let shape = self.shape.unwrap_or(Shape::Usage);
+            *usage = Some(Box::new(UsageScan::new(shape, event_stream)));
             return;
         }
         // An error answer has no first token, and its end says nothing new.
@@ -237,7 +248,7 @@ impl Session {
             pool.first_token(sent, telemetry, now);
         }
         let Some(scan) = usage else { return };
-        scan.feed(chunk);
+        scan.push(chunk);
         if end {
             let told = scan.usage();
             pool.usage(sent, told.prompt_tokens, told.cached_tokens, config, telemetry, now);
@@ -261,7 +272,7 @@ impl Session {
 }
 
 /// Whether a request's body is worth holding.
-fn start(config: &Config, head: &Head<'_>) -> Result<Reading, Fallback> {
+fn start(engine: &Engine, head: &Head<'_>) -> Result<(Api, Reading), Fallback> {
     if head.upgrade {
         return Err(Fallback::Upgrade);
     }
@@ -272,19 +283,28 @@ fn start(config: &Config, head: &Head<'_>) -> Result<Reading, Fallback> {
     if head.encoded {
         return Err(Fallback::Encoded);
     }
-    let limit = u64::from(config.prompt.max_body_bytes);
+    let limit = u64::from(engine.config.prompt.max_body_bytes);
     if head.content_length.is_some_and(|length| length > limit) {
         return Err(Fallback::TooLarge);
     }
-    let subset = head.subset.filter(|value| value.len() <= MAX_HEADER_BYTES);
-    Ok(Reading {
-        reader: PromptReader::new(api, &config.prompt),
+    let list = |value: &[u8]| {
+        let value = value.get(..MAX_HEADER_BYTES).unwrap_or(value);
+        String::from_utf8_lossy(value).into_owned()
+    };
+    let reading = Reading {
+        reader: PromptReader::new(api, Rc::clone(&engine.plan)),
         isolation: head.isolation.map(bounded),
         session: head.session.filter(|value| !value.is_empty()).map(xxh3_64),
-        subset: subset.map(|value| String::from_utf8_lossy(value).into_owned()),
+        subset: head.subset.map(list),
+        candidates: head.candidates.map(list),
         content_length: head.content_length,
         received: 0,
-    })
+    };
+    Ok((api, reading))
+}
+
+fn addresses_in(list: &str) -> Vec<&str> {
+    list.split(',').map(str::trim).filter(|address| !address.is_empty()).take(MAX_SUBSET).collect()
 }
 
 /// A value to tell prompts apart by: itself, or its hash where it is very long.

@@ -72,7 +72,8 @@ impl ConfigError {
         let value = value_at(error.path(), text);
         let quoted = reason.split('`').nth(1).unwrap_or_default();
         if reason.starts_with("unknown field") {
-            return Self::new(path, value, "unknown key", known_keys(quoted, expected));
+            // Its value stays out of the message: it may be a secret of a later version's key.
+            return Self::new(path, "", "unknown key", known_keys(quoted, expected));
         }
         let verdict = [
             ("missing field", "missing", "add it"),
@@ -103,7 +104,7 @@ impl ConfigError {
             path,
             value,
             reason,
-            format!("use {}", expected.replace(", ``", "")),
+            format!("use {}", expected.replace(", ``", "").replace(" or ``", "")),
         )
     }
 }

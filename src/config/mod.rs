@@ -8,7 +8,7 @@ mod error;
 pub mod pattern;
 mod resolve;
 mod rules;
-#[cfg(any())]
+#[cfg(feature = "schema")]
 pub mod schema;
 mod text;
 mod value;

@@ -59,27 +59,21 @@ pub struct ConfigText {
 
     /// Configurations for some of the requests. The first rule that matches is used, else the keys beside `_rules_`, else the plugin is off for the request. A rule inherits nothing.
     #[serde(rename = "_rules_")]
-    #[cfg_attr(feature = "schema", schemars(skip))]
     pub rules: Given<List<Object<ConfigText>, 0, 10_000>>,
     /// Names of routes that the rule is for.
     #[serde(rename = "_match_route_")]
-    #[cfg_attr(feature = "schema", schemars(skip))]
     pub match_route: Given<MatchText>,
     /// Services that the rule is for: `fqdn` or `fqdn:port` of a cluster `outbound|port|subset|fqdn`, or a plain cluster's whole name. Beside `_match_route_` both must match.
     #[serde(rename = "_match_service_")]
-    #[cfg_attr(feature = "schema", schemars(skip))]
     pub match_service: Given<MatchText>,
     /// Domains that the rule is for: `a.com`, `*.a.com`, `a.*` or `*`.
     #[serde(rename = "_match_domain_")]
-    #[cfg_attr(feature = "schema", schemars(skip))]
     pub match_domain: Given<MatchText>,
     /// Beginnings of the names of routes that the rule is for.
     #[serde(rename = "_match_route_prefix_")]
-    #[cfg_attr(feature = "schema", schemars(skip))]
     pub match_route_prefix: Given<MatchText>,
     /// Consumers (header `x-mse-consumer`) that the rule is for; only beside `_match_route_prefix_`, both must match.
     #[serde(rename = "_match_consumer_")]
-    #[cfg_attr(feature = "schema", schemars(skip))]
     pub match_consumer: Given<MatchText>,
 }
 
@@ -88,7 +82,7 @@ pub type MatchText = List<Name, 1, 10_000>;
 
 /// The rule that compares endpoints; an empty text counts as not given.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs)]
 pub enum ProfileText {
@@ -158,7 +152,7 @@ pub struct PickerText {
 
 /// The best one; the only mode.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 #[allow(missing_docs)]
 pub enum PickerModeText {
     #[serde(rename = "max-score")]
@@ -206,7 +200,7 @@ pub struct PrefixText {
 
 /// How `tools` enter the prompt.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs)]
 pub enum ToolModeText {
@@ -341,7 +335,7 @@ pub struct SessionText {
 
 /// Whether a session may move.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs)]
 pub enum SessionModeText {

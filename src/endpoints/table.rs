@@ -38,6 +38,8 @@ pub struct Endpoint {
     pub waiting_own: u32,
     /// Our own counts.
     pub own: Own,
+    /// What other workers have in flight here, as they tell.
+    pub others: Others,
     /// Consecutive failures.
     pub cooldown: Cooldown,
     /// Learned prefill rate.
@@ -47,6 +49,17 @@ pub struct Endpoint {
     /// Learned share of a local miss that an outer KV tier answers, 0..=1.
     pub outer_hit_share: f64,
     listing: u32,
+}
+
+/// Requests of other workers at an endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Others {
+    /// In flight.
+    pub inflight: u32,
+    /// Of these, without a first token.
+    pub awaiting_first: u32,
+    /// Their uncached prompt tokens.
+    pub prefill_tokens: u64,
 }
 
 /// What a new reading of an engine's load said about its cache.
@@ -71,6 +84,7 @@ impl Endpoint {
             text_print: 0,
             waiting_own: 0,
             own: Own::new(generation),
+            others: Others::default(),
             cooldown: Cooldown::default(),
             rate: PrefillRate::default(),
             trust: Trust::default(),
@@ -106,7 +120,7 @@ impl Endpoint {
         self.learn_outer_tier(&load);
         self.load = load;
         self.load_at = Some(at);
-        self.waiting_own = self.own.awaiting_first;
+        self.waiting_own = self.own.awaiting_first.saturating_add(self.others.awaiting_first);
         reading
     }
 
@@ -131,6 +145,7 @@ impl Endpoint {
 pub struct Table {
     slots: Vec<Option<Endpoint>>,
     by_address: HashMap<Box<str>, Slot>,
+    by_name: HashMap<u64, Slot>,
     free: Vec<Slot>,
     listing: u32,
     generation: u32,
@@ -145,9 +160,10 @@ impl Table {
     /// Names an endpoint in the listing; `true` when it is new. `None` when the table is full.
     pub fn list(&mut self, address: &str, health: Health) -> Option<(Slot, bool)> {
         if let Some(&slot) = self.by_address.get(address) {
+            let listing = self.listing;
             let endpoint = self.get_mut(slot)?;
             endpoint.health = health;
-            endpoint.listing = self.listing;
+            endpoint.listing = listing;
             return Some((slot, false));
         }
         let slot = self.vacant()?;
@@ -155,6 +171,7 @@ impl Table {
         let mut endpoint = Endpoint::new(address, self.generation);
         endpoint.health = health;
         endpoint.listing = self.listing;
+        self.by_name.insert(endpoint.name_hash, slot);
         *self.slots.get_mut(usize::from(slot.0))? = Some(endpoint);
         self.by_address.insert(address.into(), slot);
         Some((slot, true))
@@ -168,6 +185,7 @@ impl Table {
                 && let Some(endpoint) = place.take()
             {
                 self.by_address.remove(&endpoint.address);
+                self.by_name.remove(&endpoint.name_hash);
                 self.free.push(Slot(at));
                 left(Slot(at));
             }
@@ -201,6 +219,12 @@ impl Table {
     #[must_use]
     pub fn slot_of(&self, address: &str) -> Option<Slot> {
         self.by_address.get(address).copied()
+    }
+
+    /// The slot of an address, by its hash.
+    #[must_use]
+    pub fn slot_of_name(&self, name_hash: u64) -> Option<Slot> {
+        self.by_name.get(&name_hash).copied()
     }
 
     /// All endpoints.

@@ -25,6 +25,7 @@ pub const CAS_MISMATCH: Status = 8;
 pub enum Map {
     RequestHeaders = 0,
     ResponseHeaders = 2,
+    #[cfg(feature = "envoy")]
     CallResponseHeaders = 6,
 }
 
@@ -34,6 +35,7 @@ pub enum Map {
 pub enum Buffer {
     RequestBody = 0,
     ResponseBody = 1,
+    #[cfg(feature = "envoy")]
     CallResponseBody = 4,
     PluginConfiguration = 7,
 }

@@ -7,7 +7,6 @@ use core::cell::RefCell;
 use std::rc::Rc;
 
 use hashbrown::HashMap;
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::abi::{self, Map};
 use super::root::Worker;
@@ -33,10 +32,6 @@ const UPSTREAM_FAULTS: u32 = 0x2 | 0x4 | 0x10 | 0x20 | 0x40;
 
 /// What the streams of one configuration share on this gateway.
 pub struct Shared {
-    /// Begins every key in shared data: protocol version, root, configuration.
-    pub keys: String,
-    /// This VM among all that share data.
-    pub vm: u64,
     /// Asks and scrapes, when this VM is the one that does.
     pub scraper: RefCell<Scraper>,
     snapshots: RefCell<HashMap<String, u32>>,
@@ -44,45 +39,14 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// For a configuration, by the root that holds it and its text.
-    pub fn new(root: u32, plugin: &Plugin, text: &[u8]) -> Self {
-        let keys = format!("warmroute/1/{root}/{:016x}", xxh3_64(text));
+    /// For a configuration.
+    pub fn new(plugin: &Plugin) -> Self {
         Self {
-            vm: vm_number(),
-            keys,
             scraper: RefCell::new(Scraper::new(plugin)),
             snapshots: RefCell::default(),
             watched: RefCell::default(),
         }
     }
-
-    /// A seed that differs between VMs.
-    pub fn seed(&self) -> u64 {
-        abi::now_ns() ^ self.vm.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    }
-
-    /// The key of a cluster's snapshot under a rule.
-    pub fn snapshot_key(&self, engine: usize, cluster: &str) -> String {
-        format!("{}/{engine}/snapshot/{cluster}", self.keys)
-    }
-}
-
-/// A number for this VM that no other VM of the process has; from the clock where there is no shared data.
-fn vm_number() -> u64 {
-    const KEY: &str = "warmroute/1/vms";
-    for _ in 0..64 {
-        let (taken, cas) = match abi::shared(KEY) {
-            Some((value, cas)) => (value.try_into().map_or(0, u64::from_le_bytes), cas),
-            None => (0, 0),
-        };
-        let mine = taken.wrapping_add(1);
-        match abi::set_shared(KEY, &mine.to_le_bytes(), cas) {
-            Ok(()) => return mine,
-            Err(abi::CAS_MISMATCH) => {}
-            Err(_) => break,
-        }
-    }
-    abi::now_ns()
 }
 
 /// Whether this gateway can do what a configuration asks.
@@ -155,22 +119,16 @@ pub fn watch(worker: &Worker, engine: usize, cluster: &str) {
         return;
     }
     watched.push((engine, cluster.to_owned()));
-    scraper::announce(shared, engine, cluster);
+    drop(watched);
+    scraper::announce(&worker.identity, engine, cluster);
 }
 
-/// Brings an engine's view of a cluster up to date, at most once a refresh.
+/// Brings an engine's view of a cluster up to date.
 pub fn refresh(worker: &Worker, index: usize, engine: &mut Engine, cluster: &str, now: Millis) {
-    if !engine.is_listing_due(cluster, now) {
-        return;
-    }
-    let key = worker.gateway.snapshot_key(index, cluster);
-    let Some((bytes, version)) = abi::shared(&key) else {
-        engine.keep_listing(cluster, now);
-        return;
-    };
+    let key = worker.identity.rule_key(index, scraper::SNAPSHOT, cluster);
+    let Some((bytes, version)) = abi::shared(&key) else { return };
     let Ok(mut seen) = worker.gateway.snapshots.try_borrow_mut() else { return };
     if seen.get(&key) == Some(&version) || !engine.take_snapshot(cluster, &bytes, now) {
-        engine.keep_listing(cluster, now);
         return;
     }
     if seen.len() > crate::discovery::MAX_CLUSTERS {

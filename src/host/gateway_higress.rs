@@ -19,22 +19,15 @@ pub const SUBSET_HEADER: &str = "x-gateway-destination-endpoint-subset";
 const LOAD_FORMAT_HEADER: &str = "endpoint-load-metrics-format";
 const LOAD_HEADER: &str = "endpoint-load-metrics";
 /// How often levels are handed on and memory is looked at.
-const TICK_MS: u32 = 1_000;
+const TICK_MS: u32 = 500;
 
 /// What the streams of one configuration share on this gateway.
-pub struct Shared {
-    seed: u64,
-}
+pub struct Shared;
 
 impl Shared {
     /// For a configuration.
-    pub fn new(root: u32, _plugin: &Plugin, _text: &[u8]) -> Self {
-        Self { seed: abi::now_ns() ^ u64::from(root) }
-    }
-
-    /// A seed that differs between VMs.
-    pub fn seed(&self) -> u64 {
-        self.seed
+    pub fn new(_plugin: &Plugin) -> Self {
+        Self
     }
 }
 
@@ -96,14 +89,14 @@ pub fn strip_client_pick() {}
 /// The gateway itself knows its clusters.
 pub fn watch(_worker: &Worker, _engine: usize, _cluster: &str) {}
 
-/// Brings an engine's view of the request's cluster up to date, at most once a refresh.
+/// Brings an engine's view of the request's cluster up to date.
 pub fn refresh(_worker: &Worker, _index: usize, engine: &mut Engine, cluster: &str, now: Millis) {
-    if engine.config.endpoints != EndpointSource::Gateway || !engine.is_listing_due(cluster, now) {
+    if engine.config.endpoints != EndpointSource::Gateway {
         return;
     }
     match abi::upstream_hosts() {
         Ok(raw) => engine.take_gateway_hosts(cluster, &raw, now),
-        Err(_) => engine.listing_failed(cluster, now),
+        Err(_) => engine.listing_failed(),
     }
 }
 

@@ -6,13 +6,17 @@
 //! gateway  what Envoy and Higress do differently (one of two files, by feature)
 //! abi      host calls, each total
 //! metrics  counts handed on
+//! exchange  what workers tell each other
+//! shared   this VM among those of its process
 //! ```
 //!
 //! Invariants: nothing here panics; a host call that fails is counted and the request goes on without us.
 
 mod abi;
+mod exchange;
 mod metrics;
 mod root;
+mod shared;
 mod stream;
 
 #[cfg(feature = "envoy")]

@@ -7,8 +7,9 @@ use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::ContextType;
 
 use super::metrics::Metrics;
+use super::shared::Identity;
 use super::stream::Stream;
-use super::{abi, gateway, now};
+use super::{abi, exchange, gateway, now};
 use crate::config::{ConfigId, Plugin, RequestPlace};
 use crate::engine::Engine;
 use crate::telemetry::Gauge;
@@ -20,6 +21,8 @@ pub struct Worker {
     /// An engine a configuration, in the order of [`Plugin::configs`].
     pub engines: Vec<RefCell<Engine>>,
     ids: Vec<ConfigId>,
+    /// This VM among others.
+    pub identity: Identity,
     /// Metrics of this VM.
     pub metrics: RefCell<Metrics>,
     /// What the gateway needs beyond that.
@@ -28,11 +31,12 @@ pub struct Worker {
 
 impl Worker {
     fn new(root: u32, plugin: Plugin, text: &[u8]) -> Self {
-        let gateway = gateway::Shared::new(root, &plugin, text);
-        let seed = gateway.seed();
+        let identity = Identity::new(root, text);
+        let gateway = gateway::Shared::new(&plugin);
+        let seed = identity.seed();
         let engines = plugin.configs().map(|(_, config)| RefCell::new(Engine::new(config.clone(), seed))).collect();
         let ids = plugin.configs().map(|(id, _)| id).collect();
-        Self { plugin, engines, ids, metrics: RefCell::default(), gateway }
+        Self { plugin, engines, ids, identity, metrics: RefCell::default(), gateway }
     }
 
     /// The place of the engine that a request falls under; `None` = it is none of our business.
@@ -51,8 +55,9 @@ impl Worker {
     fn tick(&self) {
         let now = now();
         let mut levels = [0; Gauge::ALL.len()];
-        for engine in &self.engines {
+        for (rule, engine) in self.engines.iter().enumerate() {
             let Ok(mut engine) = engine.try_borrow_mut() else { continue };
+            exchange::tick(self, rule, &mut engine, now);
             self.flush(&mut engine);
             for (sum, (_, level)) in levels.iter_mut().zip(engine.gauges(now)) {
                 *sum += level;

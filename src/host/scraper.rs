@@ -10,14 +10,18 @@ use std::rc::{Rc, Weak};
 use hashbrown::HashMap;
 
 use super::abi::{self, Buffer, Map};
-use super::gateway::{PICK_HEADER, Shared};
-use super::now;
+use super::gateway::PICK_HEADER;
 use super::root::Worker;
+use super::shared::{self, Identity};
+use super::now;
 use crate::clock::Millis;
 use crate::config::Plugin;
 use crate::discovery::{Answer, Call, Discovery, Lease};
 use crate::number::millis;
 
+/// Shared values: what a cluster's endpoints are, and which clusters requests go to.
+pub const SNAPSHOT: &str = "snapshot";
+const ANNOUNCED: &str = "clusters";
 /// Names of clusters in one announcement at most, bytes.
 const MAX_ANNOUNCED_BYTES: usize = 16 * 1024;
 /// Answers that came before their call returned, at most.
@@ -64,31 +68,20 @@ pub fn unregister(root: u32) {
 }
 
 /// Adds a cluster to the list that the scraping VM reads.
-pub fn announce(shared: &Shared, engine: usize, cluster: &str) {
-    let key = announcement_key(shared, engine);
-    for _ in 0..16 {
-        let (mut names, cas) = abi::shared(&key).unwrap_or_default();
-        if names.split(|byte| *byte == b'\n').any(|name| name == cluster.as_bytes())
-            || names.len() + cluster.len() >= MAX_ANNOUNCED_BYTES
-        {
-            return;
+pub fn announce(identity: &Identity, engine: usize, cluster: &str) {
+    shared::update(&identity.rule_key(engine, ANNOUNCED, ""), |names| {
+        let is_there = names.split(|byte| *byte == b'\n').any(|name| name == cluster.as_bytes());
+        if is_there || names.len().saturating_add(cluster.len()) >= MAX_ANNOUNCED_BYTES {
+            return None;
         }
-        names.extend(cluster.as_bytes());
-        names.push(b'\n');
-        if abi::set_shared(&key, &names, cas) != Err(abi::CAS_MISMATCH) {
-            return;
-        }
-    }
-}
-
-fn announcement_key(shared: &Shared, engine: usize) -> String {
-    format!("{}/{engine}/clusters", shared.keys)
+        Some([names, cluster.as_bytes(), b"\n"].concat())
+    });
 }
 
 /// Time passed: hold or take the lease, make the calls that are due, publish what changed.
 pub fn tick(worker: &Worker) {
     let now = now();
-    if !holds_lease(&worker.gateway, now) {
+    if !holds_lease(&worker.identity, now) {
         return;
     }
     for engine in 0..worker.engines.len() {
@@ -100,21 +93,19 @@ pub fn tick(worker: &Worker) {
     }
 }
 
-fn holds_lease(shared: &Shared, now: Millis) -> bool {
-    let key = format!("{}/lease", shared.keys);
-    let (current, cas) = match abi::shared(&key) {
-        Some((bytes, cas)) => (Some(bytes), cas),
-        None => (None, 0),
-    };
-    match Lease::claim(current.as_deref(), shared.vm, now) {
-        Some(claim) => abi::set_shared(&key, &claim, cas).is_ok(),
-        None => false,
-    }
+fn holds_lease(identity: &Identity, now: Millis) -> bool {
+    let mut holds = false;
+    let is_written = shared::update(&identity.key("lease"), |current| {
+        let claim = Lease::claim(current, identity.vm, now);
+        holds = claim.is_some();
+        claim
+    });
+    holds && is_written
 }
 
 fn read_announcements(worker: &Worker, engine: usize) {
     let Ok(mut scraper) = worker.gateway.scraper.try_borrow_mut() else { return };
-    let Some((names, version)) = abi::shared(&announcement_key(&worker.gateway, engine)) else { return };
+    let Some((names, version)) = abi::shared(&worker.identity.rule_key(engine, ANNOUNCED, "")) else { return };
     if scraper.announced.insert(engine, version) == Some(version) {
         return;
     }
@@ -181,7 +172,7 @@ fn publish(worker: &Worker, engine: usize) {
     let Ok(mut scraper) = worker.gateway.scraper.try_borrow_mut() else { return };
     let Some(discovery) = scraper.discoveries.get_mut(engine) else { return };
     for (cluster, bytes) in discovery.news() {
-        let _ = abi::set_shared(&worker.gateway.snapshot_key(engine, &cluster), &bytes, 0);
+        let _ = abi::set_shared(&worker.identity.rule_key(engine, SNAPSHOT, &cluster), &bytes, 0);
     }
 }
 

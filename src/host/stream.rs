@@ -10,8 +10,9 @@ use proxy_wasm::types::Action;
 
 use super::abi::{self, Buffer, Map};
 use super::root::Worker;
-use super::{gateway, now};
-use crate::config::RequestPlace;
+use super::{exchange, gateway, now};
+use crate::clock::Millis;
+use crate::config::{EndpointSource, RequestPlace};
 use crate::endpoints::own::Ending;
 use crate::engine::Engine;
 use crate::pool::Served;
@@ -62,10 +63,14 @@ impl Stream {
         self.engine = Some(selected);
         gateway::watch(&worker, selected, &place.cluster);
         self.cluster = place.cluster;
-        let (isolation, session_header, orca) = {
+        let (isolation, session_header, orca, candidates) = {
             let engine = worker.engines.get(selected)?.try_borrow().ok()?;
             let config = &engine.config;
-            (config.prompt.isolation_header.clone(), config.session.header.clone(), config.orca)
+            let candidates = match &config.endpoints {
+                EndpointSource::Header(name) => Some(name.clone()),
+                _ => None,
+            };
+            (config.prompt.isolation_header.clone(), config.session.header.clone(), config.orca, candidates)
         };
         let method = abi::header(Map::RequestHeaders, ":method").unwrap_or_default();
         let path = abi::header(Map::RequestHeaders, ":path").unwrap_or_default();
@@ -74,6 +79,7 @@ impl Stream {
         let isolation = isolation.and_then(|name| abi::header(Map::RequestHeaders, &name));
         let session = abi::header(Map::RequestHeaders, &session_header);
         let subset = abi::header(Map::RequestHeaders, gateway::SUBSET_HEADER);
+        let candidates = candidates.and_then(|name| abi::header(Map::RequestHeaders, &name));
         let head = Head {
             method: &method,
             path: &path,
@@ -84,6 +90,7 @@ impl Stream {
             isolation: isolation.as_deref(),
             session: session.as_deref(),
             subset: subset.as_deref(),
+            candidates: candidates.as_deref(),
         };
         let cluster = core::mem::take(&mut self.cluster);
         let step = self.with(|session, engine| session.head(engine, &cluster, &head));
@@ -97,8 +104,7 @@ impl Stream {
     /// Reads what is new of the body; `true` when the decision is due.
     fn read_body(&mut self, size: usize, end_of_stream: bool) -> bool {
         while let Some(piece) = self.next_piece(size) {
-            let wants_more = self.with(|session, engine| session.body(engine, &piece));
-            if wants_more != Some(true) {
+            if !self.session.body(&piece) {
                 return true;
             }
         }
@@ -116,11 +122,12 @@ impl Stream {
         let Some(worker) = self.worker.clone() else { return };
         let started_ns = abi::now_ns();
         let cluster = core::mem::take(&mut self.cluster);
-        if let Some(index) = self.engine {
-            self.with(|_, engine| gateway::refresh(&worker, index, engine, &cluster, now()));
+        if let Some(rule) = self.engine {
+            self.with(|_, engine| prepare(&worker, rule, engine, &cluster, now()));
         }
         let step = self.with(|session, engine| session.decide(engine, end, now()));
         self.cluster = cluster;
+        self.publish();
         if let Some(Step::Steer(addresses)) = step
             && gateway::steer(&addresses).is_err()
         {
@@ -129,6 +136,14 @@ impl Stream {
         let took_us = abi::now_ns().saturating_sub(started_ns) / 1_000;
         self.with(|_, engine| Session::decision_took(engine, took_us));
         self.log_sample();
+    }
+
+    /// Tells the other workers what this event changed.
+    fn publish(&mut self) {
+        let (Some(worker), Some(rule)) = (self.worker.clone(), self.engine) else { return };
+        let cluster = core::mem::take(&mut self.cluster);
+        self.with(|_, engine| exchange::publish(&worker, rule, engine, &cluster, now()));
+        self.cluster = cluster;
     }
 
     fn log_sample(&mut self) {
@@ -174,7 +189,18 @@ impl Stream {
             session.end(engine, ending, now());
             worker.flush(engine);
         });
+        self.publish();
     }
+}
+
+/// Brings what is known of a cluster up to date before a decision.
+fn prepare(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, now: Millis) {
+    if engine.is_listing_due(cluster, now) {
+        gateway::refresh(worker, rule, engine, cluster, now);
+        exchange::join(worker, rule, engine, cluster);
+        engine.listing_seen(cluster, now);
+    }
+    exchange::hear(worker, rule, engine, cluster, now);
 }
 
 impl Context for Stream {}
@@ -219,6 +245,7 @@ impl HttpContext for Stream {
         if self.session.is_sent() {
             let chunk = abi::buffer(Buffer::ResponseBody, 0, size).unwrap_or_default();
             self.with(|session, engine| session.response_body(engine, &chunk, end_of_stream, now()));
+            self.publish();
         }
         Action::Continue
     }

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! - a node stands in the bucket that its key names for the present number of buckets;
-//! - at most three nodes to four buckets on average; no chain is longer than [`MAX_CHAIN`] when a node is added to it,
-//!   so that prompts built to collide cost their sender's blocks and not our time.
+//! - at most one node to a bucket on average; a record adds nothing to a chain of [`MAX_CHAIN`], so that prompts
+//!   built to collide lose their own blocks and cost us no time.
 //!
 //! Cost: a look-up reads one head and, on average, less than two nodes. An insertion splits at most one bucket:
 //! there is no moment at which everything is hashed again, and no second table beside the first.
@@ -59,7 +59,7 @@ impl Directory {
     pub(super) fn link<T: Chained>(&mut self, arena: &mut Arena<T>, id: u32) {
         self.push_front(arena, id);
         self.nodes += 1;
-        if self.nodes > self.heads.len() / 4 * 3 {
+        if self.nodes > self.heads.len() {
             self.split(arena);
         }
     }

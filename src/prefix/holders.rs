@@ -261,14 +261,7 @@ impl Holders {
         if let Some(id) = self.wide_id(key, hash) {
             return self.add_wide(id, hash, slot);
         }
-        let mut chain = 0;
-        let mut holders = 0;
-        let mut id = self.pair_buckets.first(key);
-        while let Some(pair) = self.pairs.get(id) {
-            chain += 1;
-            holders += u32::from(pair.hash == hash && !pair.is_wide());
-            id = pair.next;
-        }
+        let (chain, holders) = self.count(key, hash);
         if holders + 1 >= WIDE_FROM {
             let wide = self.widen(hash)?;
             return self.add_wide(wide, hash, slot);
@@ -286,7 +279,23 @@ impl Holders {
         Some(id)
     }
 
+    /// Nodes in a bucket, and how many of them are narrow pairs of the block.
+    fn count(&self, key: u32, hash: BlockHash) -> (u32, u32) {
+        let mut chain = 0;
+        let mut holders = 0;
+        let mut id = self.pair_buckets.first(key);
+        while let Some(pair) = self.pairs.get(id) {
+            chain += 1;
+            holders += u32::from(pair.hash == hash && !pair.is_wide());
+            id = pair.next;
+        }
+        (chain, holders)
+    }
+
     fn add_wide(&mut self, wide: u32, hash: BlockHash, slot: u16) -> Option<u32> {
+        if self.count(pair_key(hash, slot), hash).0 >= MAX_CHAIN {
+            return None;
+        }
         let id = self.pairs.insert(Pair {
             hash,
             seat: slot | WIDE_BIT,

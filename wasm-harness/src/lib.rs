@@ -1,1 +1,3 @@
 //! A wasmtime host for the built plugin.
+
+pub mod host;
