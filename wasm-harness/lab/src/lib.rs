@@ -3,6 +3,11 @@
 pub mod client;
 pub mod engine_sim;
 pub mod envoy;
+pub mod gateway;
+pub mod play;
+pub mod report;
+pub mod run;
+pub mod serve;
 pub mod workload;
 
 use std::path::PathBuf;

@@ -21,6 +21,7 @@ mod answer;
 mod cache;
 mod engine;
 mod families;
+mod histogram;
 mod metrics;
 mod prompt;
 mod server;

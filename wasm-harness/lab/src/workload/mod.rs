@@ -74,15 +74,15 @@ impl Default for WorkloadOptions {
             seed: 1,
             lead: String::new(),
             apps: 6,
-            users: 40,
+            users: 32,
             conversations_per_user: 2,
-            turns: 3..=6,
+            turns: 4..=6,
             system_tokens: 300..=900,
             opening_tokens: 2500..=5000,
             question_tokens: 40..=240,
             answer_tokens: 24..=64,
-            think_ms: 1000..=4000,
-            ramp_ms: 6000,
+            think_ms: 800..=3200,
+            ramp_ms: 4000,
         }
     }
 }
