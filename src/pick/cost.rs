@@ -1,12 +1,15 @@
 //! The cost of an endpoint: the work before this request's first token, in uncached prompt tokens.
 //!
 //! ```text
-//! cost = (backlog + miss) x pace + wait + decode + kv + adapter + failure
+//! cost = (backlog + miss x (1 + scarcity)) x pace + wait + decode + kv + adapter + failure
 //! ```
 //!
 //! - backlog: uncached tokens ahead of us. Our own are counted exactly; others' are their waiting
 //!   requests times the usual miss.
 //! - miss: prompt tokens less those matched, cheaper where an outer KV tier answers.
+//! - scarcity: while every endpoint has requests waiting, a token computed twice delays all behind
+//!   it, so following a cache is worth more than this request's own gain. Greedy choices without
+//!   it copy hot prefixes until the pool is overloaded; with one endpoint idle it is nearly 0.
 //! - pace: how slow the endpoint's prefill is, against the mean.
 //! - the rest is small, monotone, and decides only where work does not.
 //!
@@ -23,7 +26,7 @@ use crate::config::PickOptions;
 /// What a request waiting for its first token costs beyond its tokens: scheduling, one decode step.
 const REQUEST_TOKENS: f64 = 200.0;
 /// What an open output stream costs a prefill beside it.
-const STREAM_TOKENS: f64 = 10.0;
+const STREAM_TOKENS: f64 = 20.0;
 /// KV use from which an engine may have to preempt or to hold requests back.
 const KV_TIGHT: f64 = 0.9;
 /// What a full KV cache costs.
@@ -36,6 +39,18 @@ const FAILURE_TOKENS: f64 = 20_000.0;
 const OUTER_SAVES: f64 = 0.75;
 /// Learned rates are trusted within this factor of their mean.
 const PACE_LIMIT: f64 = 4.0;
+/// What a computed token costs those behind it, for each request waiting everywhere.
+const SCARCITY: f64 = 0.6;
+/// Scarcity beyond which nothing changes any more.
+const SCARCITY_LIMIT: f64 = 6.0;
+/// Below this many requests an endpoint counts as idle in the harmonic mean.
+const IDLE_REQUESTS: f64 = 0.3;
+/// Share of requests by others that may be an error of measurement.
+const UNSEEN_NOISE: f64 = 0.2;
+/// Share of requests by others at which every second unknown prompt is taken for theirs.
+const UNSEEN_HALF: f64 = 0.05;
+/// How much of a prompt the home may cost more, where others may have to find it as well.
+const UNSEEN_TIE: f64 = 0.5;
 /// A cost that nothing exceeds, for figures that are no numbers.
 const WORST: f64 = 1e15;
 
@@ -78,8 +93,13 @@ struct Pool {
     kv_use: Mean,
     pace: Mean,
     cold: Mean,
+    idleness: Mean,
     /// Uncached tokens of a usual request.
     miss_tokens: f64,
+    /// What a computed token costs those behind it.
+    scarcity: f64,
+    /// Share of the pool's requests that this gateway did not send.
+    unseen: f64,
     /// Longest match.
     matched_tokens: f64,
     min_match_tokens: f64,
@@ -97,8 +117,11 @@ impl Pool {
             kv_use: Mean::default(),
             pace: Mean::default(),
             cold: Mean::default(),
+            idleness: Mean::default(),
             miss_tokens: sane(ask.mean_miss_tokens, 0.0),
             matched_tokens: 0.0,
+            scarcity: 0.0,
+            unseen: 0.0,
             min_match_tokens: f64::from(options.min_match_tokens),
             home: 0,
             credit_tokens: 0.0,
@@ -124,6 +147,8 @@ impl Pool {
                 pool.pace.add(sane(1.0 / rate, 0.0), 1.0);
             }
             pool.cold.add(sane(signals.cold_recent, 0.0), 1.0);
+            let queue = f64::from(signals.awaiting_first) + IDLE_REQUESTS;
+            pool.idleness.add(1.0 / queue, 1.0);
             prefill += sane(signals.prefill_tokens, 0.0);
             awaiting += f64::from(signals.awaiting_first);
             pool.matched_tokens = pool.matched_tokens.max(pool.matched(ask, candidate));
@@ -133,6 +158,9 @@ impl Pool {
                 pool.home = at;
             }
         }
+        // The harmonic mean: one idle endpoint is enough for capacity not to be scarce.
+        let queue = 1.0 / pool.idleness.mean() - IDLE_REQUESTS;
+        pool.scarcity = (SCARCITY * sane(queue, 0.0)).min(SCARCITY_LIMIT);
         if pool.miss_tokens == 0.0 {
             pool.miss_tokens = if awaiting > 0.0 {
                 prefill / awaiting
@@ -140,15 +168,16 @@ impl Pool {
                 sane(ask.prompt_tokens, 0.0)
             };
         }
+        let unseen = if pool.running.weight > 0.0 {
+            (theirs - own) / (theirs + 1.0)
+        } else {
+            1.0
+        };
+        pool.unseen = sane(unseen - UNSEEN_NOISE, 0.0);
         if ask.later_turn {
-            // The share of the pool's requests that others sent. Of what this gateway sent itself
-            // the index knows the place, and no prior has to guess it.
-            let unseen = if pool.running.weight > 0.0 {
-                ((theirs - own) / (theirs + 1.0)).clamp(0.0, 1.0)
-            } else {
-                1.0
-            };
-            let credit = options.prior * unseen * sane(ask.head_tokens, 0.0);
+            // What this gateway sent itself the index knows the place of; the prior is for the rest.
+            let theirs = pool.unseen / (pool.unseen + UNSEEN_HALF);
+            let credit = options.prior * theirs * sane(ask.head_tokens, 0.0);
             if credit > pool.matched_tokens {
                 pool.credit_tokens = credit.min(sane(ask.prompt_tokens, 0.0));
             }
@@ -179,7 +208,8 @@ impl Pool {
             .waiting
             .blend(others(signals.waiting, signals.waiting_own), fresh);
         let backlog = sane(signals.prefill_tokens, WORST) + waiting * self.miss_tokens;
-        let work = backlog + miss;
+        let own = backlog + miss;
+        let shared = own + miss * self.scarcity;
         let wait = f64::from(signals.awaiting_first) * REQUEST_TOKENS;
         let own_streams = f64::from(signals.streams);
         let streams = self
@@ -196,14 +226,14 @@ impl Pool {
             .filter(|rate| *rate > 0.0)
             .map(|rate| sane(1.0 / rate, 0.0));
         let pace = match (ms_per_token, self.pace.mean()) {
-            (Some(own), mean) if mean > 0.0 => (own / mean).clamp(1.0 / PACE_LIMIT, PACE_LIMIT),
+            (Some(ms), mean) if mean > 0.0 => (ms / mean).clamp(1.0 / PACE_LIMIT, PACE_LIMIT),
             _ => 1.0,
         };
         Entry {
             slot: candidate.slot,
-            cost: sane(work * pace + small, WORST).min(WORST),
+            cost: sane(shared * pace + small, WORST).min(WORST),
             matched_tokens: matched,
-            ttft_ms: ms_per_token.map(|ms| work * ms + sane(signals.queue_ms, 0.0)),
+            ttft_ms: ms_per_token.map(|ms| own * ms + sane(signals.queue_ms, 0.0)),
         }
     }
 
@@ -216,14 +246,15 @@ impl Pool {
         scores: &[Entry],
     ) -> Option<(usize, Branch)> {
         let best = scores.iter().map(|e| e.cost).fold(f64::INFINITY, f64::min);
-        let reach = best + (best * options.tie_ratio).max(f64::from(options.tie_tokens));
+        let near = (best * options.tie_ratio).max(f64::from(options.tie_tokens));
+        let reach = best + near + UNSEEN_TIE * self.unseen * sane(ask.prompt_tokens, 0.0);
         let is_cold = self.matched_tokens.max(self.credit_tokens) * 2.0 < ask.prompt_tokens;
         let full = if is_cold {
             self.cold.mean() * 1.5 + 1.0
         } else {
             f64::INFINITY
         };
-        let mut winner: Option<(usize, (bool, (u64, u64)))> = None;
+        let mut winner: Option<(usize, Rank)> = None;
         let mut ties = 0_usize;
         for (at, (entry, candidate)) in scores.iter().zip(candidates).enumerate() {
             if entry.cost > reach {
@@ -278,6 +309,9 @@ fn adapter_tokens(adapter: Adapter) -> f64 {
     };
     (1.0 - fit) * ADAPTER_TOKENS
 }
+
+/// Room for cold prompts first, then the rendezvous weight and the name.
+type Rank = (bool, (u64, u64));
 
 /// The rendezvous rank; the name decides between equal weights.
 fn rank(ask: &Ask, candidate: &Candidate) -> (u64, u64) {

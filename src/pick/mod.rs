@@ -318,7 +318,7 @@ pub fn pick(
 
 /// `x` where it is a finite number of at least 0, else `otherwise`.
 fn sane(x: f64, otherwise: f64) -> f64 {
-    if x >= 0.0 && x < f64::INFINITY {
+    if (0.0..f64::INFINITY).contains(&x) {
         x
     } else {
         otherwise

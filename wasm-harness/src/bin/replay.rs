@@ -34,11 +34,19 @@ fn main() -> Result<()> {
     }
     let engines = number("ENGINES", 8.0)? as usize;
     let seed = number("SEED", 1.0)? as u64;
-    let engine = EngineOptions { decode_slows: number("SLOW", 0.0)?, ..EngineOptions::default() };
+    let engine = EngineOptions {
+        decode_slows: number("SLOW", 0.0)?,
+        ..EngineOptions::default()
+    };
     let requests = workload(engines, engine.prefill_tokens_per_ms, seed)?;
     let middle = requests.last().map_or(0.0, |body| body.at_ms) / 2.0;
     let disturbances = disturbances(middle)?;
-    let world = World { engine, engines, scrape_ms: number("SCRAPE_MS", 1000.0)?, disturbances };
+    let world = World {
+        engine,
+        engines,
+        scrape_ms: number("SCRAPE_MS", 1000.0)?,
+        disturbances,
+    };
     let workers = (number("WORKERS", 1.0)? as u64).max(1);
     let mut rows = Vec::new();
     for name in policies() {
@@ -56,9 +64,9 @@ fn main() -> Result<()> {
 
 fn number(name: &str, otherwise: f64) -> Result<f64> {
     match std::env::var(name) {
-        Ok(text) if !text.is_empty() => {
-            text.parse().with_context(|| format!("{name}={text}: expected a number"))
-        }
+        Ok(text) if !text.is_empty() => text
+            .parse()
+            .with_context(|| format!("{name}={text}: expected a number")),
         _ => Ok(otherwise),
     }
 }
@@ -68,7 +76,14 @@ fn workload(engines: usize, tokens_per_ms: f64, seed: u64) -> Result<Vec<Request
     let count = number("REQUESTS", 3000.0)? as usize;
     let name = if name.is_empty() { "chat" } else { &name };
     match Kind::ALL.into_iter().find(|kind| kind.name() == name) {
-        Some(kind) => Ok(generate(kind, count, engines, tokens_per_ms, number("LOAD", 0.6)?, seed)),
+        Some(kind) => Ok(generate(
+            kind,
+            count,
+            engines,
+            tokens_per_ms,
+            number("LOAD", 0.6)?,
+            seed,
+        )),
         None => trace(Path::new(name), count, number("SPEED", 1.0)?),
     }
 }
@@ -87,7 +102,10 @@ fn disturbances(at_ms: f64) -> Result<Vec<Disturbance>> {
 
 fn policies() -> Vec<String> {
     match std::env::var("POLICIES") {
-        Ok(names) if !names.is_empty() => names.split(',').map(|name| name.trim().to_owned()).collect(),
+        Ok(names) if !names.is_empty() => names
+            .split(',')
+            .map(|name| name.trim().to_owned())
+            .collect(),
         _ => ["oracle", "warmroute", "weighted"]
             .into_iter()
             .chain(Rule::ALL.map(Rule::name))

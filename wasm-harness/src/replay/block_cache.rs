@@ -15,13 +15,21 @@ impl BlockCache {
     /// A cache of `capacity` blocks.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        Self { capacity, turn: 0, turn_of: HashMap::new(), by_turn: BTreeMap::new() }
+        Self {
+            capacity,
+            turn: 0,
+            turn_of: HashMap::new(),
+            by_turn: BTreeMap::new(),
+        }
     }
 
     /// How many of `blocks` are held, contiguous from the first.
     #[must_use]
     pub fn matched(&self, blocks: &[u64]) -> usize {
-        blocks.iter().take_while(|block| self.turn_of.contains_key(block)).count()
+        blocks
+            .iter()
+            .take_while(|block| self.turn_of.contains_key(block))
+            .count()
     }
 
     /// Whether a block is held.

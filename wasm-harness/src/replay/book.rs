@@ -13,8 +13,9 @@ use super::{BLOCK_TOKENS, End, Request};
 const COLD_HALF_LIFE_MS: f64 = 60_000.0;
 /// Smoothing of learned rates.
 const RATE_ALPHA: f64 = 0.2;
-/// Smoothing of failures.
+/// Smoothing of failures, and the time in which they are half forgotten.
 const FAILURE_ALPHA: f64 = 0.3;
+const FAILURE_HALF_LIFE_MS: f64 = 10_000.0;
 
 /// A request sent without a first token yet.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +36,8 @@ pub struct Page {
     pub active_tokens: f64,
     /// Metrics, when they were read, and what was on its way without a first token then.
     pub metrics: Option<(Metrics, f64, u32)>,
-    /// Recent share of failures.
-    pub failure: f64,
+    failure: f64,
+    failure_ms: f64,
     last_first_ms: f64,
     rate: Option<f64>,
     cold: f64,
@@ -52,6 +53,7 @@ impl Page {
             active_tokens: 0.0,
             metrics: None,
             failure: 0.0,
+            failure_ms: 0.0,
             last_first_ms: 0.0,
             rate: None,
             cold: 0.0,
@@ -93,6 +95,12 @@ impl Page {
         self.rate
     }
 
+    /// Recent share of failures.
+    #[must_use]
+    pub fn failure(&self, now_ms: f64) -> f64 {
+        self.failure * 0.5_f64.powf((now_ms - self.failure_ms) / FAILURE_HALF_LIFE_MS)
+    }
+
     /// Decayed count of cold prompts.
     #[must_use]
     pub fn cold_recent(&self, now_ms: f64) -> f64 {
@@ -127,7 +135,12 @@ impl Book {
     /// An empty book whose index holds as many blocks an engine as the engine's cache.
     #[must_use]
     pub fn new(index_blocks: usize) -> Self {
-        Self { index_blocks, pages: Vec::new(), placed: HashMap::new(), predicted_tokens: 0.0 }
+        Self {
+            index_blocks,
+            pages: Vec::new(),
+            placed: HashMap::new(),
+            predicted_tokens: 0.0,
+        }
     }
 
     /// Makes room for `engines`.
@@ -150,28 +163,40 @@ impl Book {
         let tokens = f64::from(body.tokens);
         self.predicted_tokens += matched;
         let miss_tokens = (tokens - matched).max(1.0);
-        page.queue.push_back(Sent { request, miss_tokens, at_ms: now_ms });
+        page.queue.push_back(Sent {
+            request,
+            miss_tokens,
+            at_ms: now_ms,
+        });
         page.active_tokens += tokens;
         if matched * 2.0 < tokens {
             page.cold = page.cold_recent(now_ms) + 1.0;
             page.cold_ms = now_ms;
         }
         let whole = (body.tokens / BLOCK_TOKENS) as usize;
-        page.index.record(&body.blocks[..whole.min(body.blocks.len())]);
+        page.index
+            .record(&body.blocks[..whole.min(body.blocks.len())]);
         self.placed.insert(request, (engine, tokens));
     }
 
     /// A first token went by.
     pub fn first_token(&mut self, now_ms: f64, request: usize) {
-        let Some((engine, _)) = self.placed.get(&request) else { return };
+        let Some((engine, _)) = self.placed.get(&request) else {
+            return;
+        };
         let page = &mut self.pages[*engine];
-        let Some(at) = page.queue.iter().position(|sent| sent.request == request) else { return };
+        let Some(at) = page.queue.iter().position(|sent| sent.request == request) else {
+            return;
+        };
         if let Some(sent) = page.queue.remove(at) {
             let took = now_ms - sent.at_ms.max(page.last_first_ms);
             // Short ones say more about the engine's step than about its rate.
             if took > 20.0 && sent.miss_tokens > 256.0 {
                 let seen = sent.miss_tokens / took;
-                page.rate = Some(page.rate.map_or(seen, |rate| rate + RATE_ALPHA * (seen - rate)));
+                page.rate = Some(
+                    page.rate
+                        .map_or(seen, |rate| rate + RATE_ALPHA * (seen - rate)),
+                );
             }
             page.last_first_ms = now_ms;
             page.streams += 1;
@@ -179,8 +204,10 @@ impl Book {
     }
 
     /// A request ended.
-    pub fn end(&mut self, request: usize, end: End) {
-        let Some((engine, tokens)) = self.placed.remove(&request) else { return };
+    pub fn end(&mut self, now_ms: f64, request: usize, end: End) {
+        let Some((engine, tokens)) = self.placed.remove(&request) else {
+            return;
+        };
         let page = &mut self.pages[engine];
         page.active_tokens -= tokens;
         if let Some(at) = page.queue.iter().position(|sent| sent.request == request) {
@@ -189,7 +216,9 @@ impl Book {
             page.streams -= 1;
         }
         let sample = if end == End::Failed { 1.0 } else { 0.0 };
-        page.failure += FAILURE_ALPHA * (sample - page.failure);
+        let failure = page.failure(now_ms);
+        page.failure = failure + FAILURE_ALPHA * (sample - failure);
+        page.failure_ms = now_ms;
     }
 
     /// Metrics were read.

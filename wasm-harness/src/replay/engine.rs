@@ -109,7 +109,11 @@ impl Engine {
         let ends_ms = now_ms + f64::from(miss) / self.rate();
         self.prefill = Some(Prefill { request, ends_ms });
         self.held_blocks += body.blocks.len();
-        Some(Started { request, ends_ms, hit_tokens: body.tokens - miss })
+        Some(Started {
+            request,
+            ends_ms,
+            hit_tokens: body.tokens - miss,
+        })
     }
 
     /// The prefill ended: its request decodes now.

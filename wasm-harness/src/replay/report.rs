@@ -47,7 +47,10 @@ impl Row {
         all.sort_by(f64::total_cmp);
         let at = |share: f64| {
             let place = (share * all.len() as f64) as usize;
-            all.get(place.min(all.len().saturating_sub(1))).copied().unwrap_or(0.0) / 1e3
+            all.get(place.min(all.len().saturating_sub(1)))
+                .copied()
+                .unwrap_or(0.0)
+                / 1e3
         };
         let computed: u64 = outcome.computed_tokens.iter().sum();
         let engines = outcome.computed_tokens.len().max(1) as f64;

@@ -94,7 +94,12 @@ impl Ruled {
     /// A worker with an empty book.
     #[must_use]
     pub fn new(rule: Rule, index_blocks: usize, seed: u64) -> Self {
-        Self { rule, book: Book::new(index_blocks), turn: 0, rng: fastrand::Rng::with_seed(seed) }
+        Self {
+            rule,
+            book: Book::new(index_blocks),
+            turn: 0,
+            rng: fastrand::Rng::with_seed(seed),
+        }
     }
 
     fn choose(&mut self, body: &Request, up: &[usize]) -> usize {
@@ -129,14 +134,20 @@ impl Ruled {
             Rule::LMetric => least(up, rng, |e| work(e) * batch(e)),
             Rule::Preble => {
                 let best = most(up, matched);
-                if matched(best) * 2.0 > tokens { best } else { least(up, rng, work) }
+                if matched(best) * 2.0 > tokens {
+                    best
+                } else {
+                    least(up, rng, work)
+                }
             }
             Rule::DualMap => {
                 let first = home(up.iter().copied(), body.conversation).unwrap_or(up[0]);
                 let others = up.iter().copied().filter(|e| *e != first);
                 let second = home(others, body.conversation ^ 0x5555_5555_5555_5555);
                 match second {
-                    Some(second) if backlog(first) > 10_000.0 && work(second) < work(first) => second,
+                    Some(second) if backlog(first) > 10_000.0 && work(second) < work(first) => {
+                        second
+                    }
                     _ => first,
                 }
             }
@@ -148,7 +159,11 @@ impl Ruled {
                     return anyone;
                 }
                 let holder = least(&holders, rng, backlog);
-                if backlog(holder) - backlog(anyone) > 20_000.0 { anyone } else { holder }
+                if backlog(holder) - backlog(anyone) > 20_000.0 {
+                    anyone
+                } else {
+                    holder
+                }
             }
             Rule::Ray => {
                 let (low, high) = spread(up, inflight);
@@ -161,12 +176,23 @@ impl Ruled {
             }
             Rule::AiBrix => {
                 let mean = up.iter().map(|e| inflight(*e)).sum::<f64>() / up.len() as f64;
-                let variance = up.iter().map(|e| (inflight(*e) - mean).powi(2)).sum::<f64>() / up.len() as f64;
+                let variance = up
+                    .iter()
+                    .map(|e| (inflight(*e) - mean).powi(2))
+                    .sum::<f64>()
+                    / up.len() as f64;
                 let limit = mean + variance.sqrt();
-                let fits: Vec<usize> = up.iter().copied().filter(|e| inflight(*e) <= limit).collect();
+                let fits: Vec<usize> = up
+                    .iter()
+                    .copied()
+                    .filter(|e| inflight(*e) <= limit)
+                    .collect();
                 let best = most(&fits, matched);
-                let equal: Vec<usize> =
-                    fits.iter().copied().filter(|e| matched(*e) == matched(best)).collect();
+                let equal: Vec<usize> = fits
+                    .iter()
+                    .copied()
+                    .filter(|e| matched(*e) == matched(best))
+                    .collect();
                 least(&equal, rng, inflight)
             }
             Rule::CacheAware => {
@@ -198,8 +224,8 @@ impl Gateway for Ruled {
         self.book.first_token(now_ms, request);
     }
 
-    fn end(&mut self, _now_ms: f64, request: usize, end: End) {
-        self.book.end(request, end);
+    fn end(&mut self, now_ms: f64, request: usize, end: End) {
+        self.book.end(now_ms, request, end);
     }
 
     fn metrics(&mut self, now_ms: f64, metrics: &[Option<Metrics>]) {
@@ -244,17 +270,26 @@ fn most(engines: &[usize], value: impl Fn(usize) -> f64) -> usize {
 fn power_of_two(engines: &[usize], rng: &mut fastrand::Rng, value: impl Fn(usize) -> f64) -> usize {
     let first = engines[rng.usize(..engines.len())];
     let second = engines[rng.usize(..engines.len())];
-    if value(second) < value(first) { second } else { first }
+    if value(second) < value(first) {
+        second
+    } else {
+        first
+    }
 }
 
 fn home(engines: impl Iterator<Item = usize>, key: u64) -> Option<usize> {
     engines.max_by_key(|engine| {
-        rendezvous::weight(key, rendezvous::weight(*engine as u64 + 1, 0x6a09_e667_f3bc_c908))
+        rendezvous::weight(
+            key,
+            rendezvous::weight(*engine as u64 + 1, 0x6a09_e667_f3bc_c908),
+        )
     })
 }
 
 fn spread(engines: &[usize], value: impl Fn(usize) -> f64) -> (f64, f64) {
-    engines.iter().fold((f64::INFINITY, 0.0), |(low, high), engine| {
-        (low.min(value(*engine)), high.max(value(*engine)))
-    })
+    engines
+        .iter()
+        .fold((f64::INFINITY, 0.0), |(low, high), engine| {
+            (low.min(value(*engine)), high.max(value(*engine)))
+        })
 }

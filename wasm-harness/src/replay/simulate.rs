@@ -74,8 +74,16 @@ pub struct Outcome {
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Arrive(usize),
-    Prefilled { engine: usize, request: usize, life: u32 },
-    Decoded { engine: usize, request: usize, life: u32 },
+    Prefilled {
+        engine: usize,
+        request: usize,
+        life: u32,
+    },
+    Decoded {
+        engine: usize,
+        request: usize,
+        life: u32,
+    },
     Failed(usize),
     Scrape,
     Disturb(usize),
@@ -104,7 +112,10 @@ impl PartialOrd for Timed {
 impl Ord for Timed {
     /// The earliest first out of a max-heap; equal times in the order they were put in.
     fn cmp(&self, other: &Self) -> Ordering {
-        other.at_ms.total_cmp(&self.at_ms).then(other.order.cmp(&self.order))
+        other
+            .at_ms
+            .total_cmp(&self.at_ms)
+            .then(other.order.cmp(&self.order))
     }
 }
 
@@ -140,7 +151,10 @@ pub fn run(world: &World, requests: &[Request], chooser: Chooser) -> Outcome {
         order: 0,
         tries: vec![0; requests.len()],
         open: requests.len(),
-        outcome: Outcome { ttft_ms: vec![None; requests.len()], ..Outcome::default() },
+        outcome: Outcome {
+            ttft_ms: vec![None; requests.len()],
+            ..Outcome::default()
+        },
     };
     run.add(world.engines);
     run.at(0.0, Event::Scrape);
@@ -166,7 +180,11 @@ fn worker_of(request: usize, workers: usize) -> usize {
 impl Run<'_> {
     fn at(&mut self, at_ms: f64, event: Event) {
         self.order += 1;
-        self.events.push(Timed { at_ms, order: self.order, event });
+        self.events.push(Timed {
+            at_ms,
+            order: self.order,
+            event,
+        });
     }
 
     fn add(&mut self, engines: usize) {
@@ -194,10 +212,18 @@ impl Run<'_> {
     fn step(&mut self, now: f64, event: Event) {
         match event {
             Event::Arrive(request) => self.arrive(now, request),
-            Event::Prefilled { engine, request, life } if self.hosts[engine].life == life => {
+            Event::Prefilled {
+                engine,
+                request,
+                life,
+            } if self.hosts[engine].life == life => {
                 self.prefilled(now, engine, request);
             }
-            Event::Decoded { engine, request, life } if self.hosts[engine].life == life => {
+            Event::Decoded {
+                engine,
+                request,
+                life,
+            } if self.hosts[engine].life == life => {
                 self.hosts[engine].engine.decoded(request, self.requests);
                 if let Some(gateway) = self.gateway(request) {
                     gateway.end(now, request, End::Done);
@@ -208,8 +234,11 @@ impl Run<'_> {
             Event::Prefilled { .. } | Event::Decoded { .. } => {}
             Event::Failed(request) => self.failed(now, request),
             Event::Scrape => {
-                let metrics: Vec<_> =
-                    self.hosts.iter().map(|host| host.up.then(|| host.engine.metrics())).collect();
+                let metrics: Vec<_> = self
+                    .hosts
+                    .iter()
+                    .map(|host| host.up.then(|| host.engine.metrics()))
+                    .collect();
                 if let Chooser::Workers(workers) = &mut self.chooser {
                     for worker in workers {
                         worker.metrics(now, &metrics);
@@ -259,7 +288,14 @@ impl Run<'_> {
             self.outcome.prompt_tokens += tokens;
             self.outcome.hit_tokens += hit;
             self.outcome.computed_tokens[engine] += tokens - hit;
-            self.at(started.ends_ms, Event::Prefilled { engine, request, life });
+            self.at(
+                started.ends_ms,
+                Event::Prefilled {
+                    engine,
+                    request,
+                    life,
+                },
+            );
         }
     }
 
@@ -272,7 +308,14 @@ impl Run<'_> {
         }
         let decode = f64::from(body.output_tokens) * self.world.engine.ms_per_output_token;
         let life = self.hosts[engine].life;
-        self.at(now + decode, Event::Decoded { engine, request, life });
+        self.at(
+            now + decode,
+            Event::Decoded {
+                engine,
+                request,
+                life,
+            },
+        );
         self.start(now, engine);
     }
 

@@ -1,10 +1,10 @@
 //! warmroute itself as a [`Gateway`]: the plugin's own choice, on a worker's book.
 
+use warmroute::clock::Millis;
 use warmroute::config::PickOptions;
 use warmroute::endpoints::Slot;
 use warmroute::pick::filter::Cooldown;
 use warmroute::pick::{Ask, Candidate, Ranked, Signals, pick, rendezvous};
-use warmroute::clock::Millis;
 
 use super::book::{Book, Page};
 use super::engine::Metrics;
@@ -63,7 +63,7 @@ fn candidate(engine: usize, page: &Page, now_ms: f64, body: &Request) -> Candida
             prefill_tokens: page.remaining_tokens(now_ms),
             awaiting_first: page.awaiting(),
             streams: page.streams,
-            failure: page.failure,
+            failure: page.failure(now_ms),
             cold_recent: page.cold_recent(now_ms),
             prefill_tokens_per_ms: page.rate(),
             ..Signals::default()
@@ -86,11 +86,21 @@ impl Gateway for Warm {
         };
         self.candidates.clear();
         for engine in (0..up.len()).filter(|engine| up[*engine]) {
-            if self.cooldowns[engine].until().is_none_or(|until| now >= until) {
-                self.candidates.push(candidate(engine, self.book.page(engine), now_ms, body));
+            if self.cooldowns[engine]
+                .until()
+                .is_none_or(|until| now >= until)
+            {
+                self.candidates
+                    .push(candidate(engine, self.book.page(engine), now_ms, body));
             }
         }
-        let branch = pick(&ask, &self.candidates, &self.options, &mut self.rng, &mut self.ranked);
+        let branch = pick(
+            &ask,
+            &self.candidates,
+            &self.options,
+            &mut self.rng,
+            &mut self.ranked,
+        );
         let picked = branch.and_then(|_| self.ranked.winner());
         let engine = picked.map_or_else(
             || up.iter().position(|up| *up).unwrap_or(0),
@@ -98,7 +108,11 @@ impl Gateway for Warm {
         );
         self.cooldowns[engine].picked(now, &self.options);
         let miss = f64::from(body.tokens) - self.book.page(engine).matched_tokens(body);
-        self.miss_tokens += if self.miss_tokens == 0.0 { 1.0 } else { MISS_ALPHA } * (miss - self.miss_tokens);
+        self.miss_tokens += if self.miss_tokens == 0.0 {
+            1.0
+        } else {
+            MISS_ALPHA
+        } * (miss - self.miss_tokens);
         self.engine_of.insert(request, engine);
         self.book.sent(now_ms, request, body, engine);
         engine
@@ -109,7 +123,7 @@ impl Gateway for Warm {
     }
 
     fn end(&mut self, now_ms: f64, request: usize, end: End) {
-        self.book.end(request, end);
+        self.book.end(now_ms, request, end);
         if let Some(engine) = self.engine_of.remove(&request) {
             let cooldown = &mut self.cooldowns[engine];
             match end {

@@ -29,13 +29,22 @@ pub fn trace(path: &Path, limit: usize, speed: f64) -> Result<Vec<Request>> {
     for (number, line) in text.lines().take(limit).enumerate() {
         let line: Line = serde_json::from_str(line)
             .with_context(|| format!("{} line {}", path.display(), number + 1))?;
-        ensure!(line.input_length > 0, "{} line {}: empty prompt", path.display(), number + 1);
+        ensure!(
+            line.input_length > 0,
+            "{} line {}: empty prompt",
+            path.display(),
+            number + 1
+        );
         let before_last = line.hash_ids.len().saturating_sub(1) as u32 * BLOCK_TOKENS;
         requests.push(Request {
             at_ms: line.timestamp / speed,
             tokens: line.input_length,
             output_tokens: line.output_length,
-            conversation: line.hash_ids.iter().take(2).fold(0, |h, id| rendezvous::weight(h, *id)),
+            conversation: line
+                .hash_ids
+                .iter()
+                .take(2)
+                .fold(0, |h, id| rendezvous::weight(h, *id)),
             later_turn: line.hash_ids.len() > 2,
             head_tokens: before_last.min(line.input_length),
             blocks: line.hash_ids,
@@ -64,8 +73,14 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 6] =
-        [Self::Chat, Self::Agents, Self::Documents, Self::Tenants, Self::OneShot, Self::Bursts];
+    pub const ALL: [Self; 6] = [
+        Self::Chat,
+        Self::Agents,
+        Self::Documents,
+        Self::Tenants,
+        Self::OneShot,
+        Self::Bursts,
+    ];
 
     /// The kind's name in reports.
     #[must_use]
@@ -92,8 +107,11 @@ pub fn generate(
     load: f64,
     seed: u64,
 ) -> Vec<Request> {
-    let mut maker =
-        Maker { rng: fastrand::Rng::with_seed(seed), made: Vec::new(), fresh: (seed & 0xffff) << 32 };
+    let mut maker = Maker {
+        rng: fastrand::Rng::with_seed(seed),
+        made: Vec::new(),
+        fresh: (seed & 0xffff) << 32,
+    };
     while maker.made.len() < count {
         maker.group(kind);
     }
@@ -102,14 +120,25 @@ pub fn generate(
     let mut seen = std::collections::HashSet::new();
     let mut computed = 0.0;
     for (_, body) in &made {
-        let known = body.blocks.iter().take_while(|block| seen.contains(*block)).count();
-        computed += f64::from(body.tokens.saturating_sub(known as u32 * BLOCK_TOKENS).max(1));
+        let known = body
+            .blocks
+            .iter()
+            .take_while(|block| seen.contains(*block))
+            .count();
+        computed += f64::from(
+            body.tokens
+                .saturating_sub(known as u32 * BLOCK_TOKENS)
+                .max(1),
+        );
         seen.extend(body.blocks.iter().copied());
     }
     let span_ms = computed / (engines as f64 * tokens_per_ms * load);
     let mut requests: Vec<Request> = made
         .into_iter()
-        .map(|(start, body)| Request { at_ms: body.at_ms + start * span_ms, ..body })
+        .map(|(start, body)| Request {
+            at_ms: body.at_ms + start * span_ms,
+            ..body
+        })
         .collect();
     requests.sort_by(|a, b| a.at_ms.total_cmp(&b.at_ms));
     requests
@@ -142,7 +171,9 @@ impl Maker {
 
     /// The blocks of a text that is the same wherever it is named.
     fn text(name: u64, tokens: u32) -> Vec<u64> {
-        (0..u64::from(tokens / BLOCK_TOKENS)).map(|at| rendezvous::weight(name + 1, at + 1) | 1 << 63).collect()
+        (0..u64::from(tokens / BLOCK_TOKENS))
+            .map(|at| rendezvous::weight(name + 1, at + 1) | 1 << 63)
+            .collect()
     }
 
     fn group(&mut self, kind: Kind) {
