@@ -686,3 +686,32 @@ fn matched_bytes_are_monotone_and_bounded() {
     assert!(prompt.bytes - counts[counts.len() - 1] < 16);
     assert_eq!(prompt.ends.len(), prompt.blocks.len());
 }
+
+/// The bodies of real clients, where they are at hand.
+#[test]
+fn captured_bodies_are_read() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/samples/requests");
+    let Ok(files) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for file in files.flatten() {
+        let name = file.file_name().into_string().unwrap_or_default();
+        let body = std::fs::read_to_string(file.path()).expect("text");
+        let (api, bodies): (_, Vec<&str>) = match name.as_str() {
+            n if n.starts_with("req_nonllm") || n.contains("system_array") => continue,
+            n if n.ends_with("jsonl") => (Api::Completions, body.lines().collect()),
+            n if n.contains("anthropic") => (Api::Messages, vec![&body]),
+            n if n.contains("completions") => (Api::Completions, vec![&body]),
+            _ => (Api::Chat, vec![&body]),
+        };
+        for body in bodies {
+            let api = if body.contains("\"input\"") {
+                Api::Embeddings
+            } else {
+                api
+            };
+            let prompt = read(api, body);
+            assert!(prompt.bytes > 0 && prompt.cut.is_none(), "{name}");
+        }
+    }
+}

@@ -4,7 +4,7 @@
 //! path -> api      which call
 //! body -> json     strict tokens, as the pieces of the body come     (scan, utf8, escape, number)
 //!      -> slot     what a value means, by call and place
-//!      -> walk     puts values in canonical order into three sections (message, part, output)
+//!      -> walk     puts values in canonical order into three sections (place, text, message, output)
 //!      -> stream   tools | system | messages, each as hashed blocks   (hash, ignore, frame)
 //!      -> reader   seed, chain, facts: the Prompt
 //! ```
@@ -22,17 +22,21 @@
 
 mod api;
 mod escape;
+mod facts;
 mod frame;
 mod hash;
 mod ignore;
 mod json;
 mod message;
+mod name;
 mod number;
 mod output;
+mod place;
 mod reader;
 mod scan;
 mod slot;
 mod stream;
+mod text;
 mod utf8;
 mod walk;
 
@@ -101,7 +105,13 @@ pub enum Cut {
 
 impl Cut {
     /// All budgets, in the order of their counters.
-    pub const ALL: [Self; 5] = [Self::BodyBytes, Self::Blocks, Self::Depth, Self::Nodes, Self::Irregular];
+    pub const ALL: [Self; 5] = [
+        Self::BodyBytes,
+        Self::Blocks,
+        Self::Depth,
+        Self::Nodes,
+        Self::Irregular,
+    ];
 
     /// The budget as metrics, logs and the documentation spell it.
     #[must_use]

@@ -19,12 +19,13 @@ use std::rc::Rc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::facts::Facts;
 use super::hash::mix;
 use super::ignore::PromptPlan;
 use super::json::{Halt, Json};
 use super::slot::{Section, SeedField};
 use super::stream::Stream;
-use super::walk::{Facts, Walk};
+use super::walk::Walk;
 use super::{Api, Cut, Prompt};
 
 /// What a piece of body led to.
