@@ -6,7 +6,7 @@ use warmroute::clock::Millis;
 use warmroute::config::IndexOptions;
 use warmroute::endpoints::Slot;
 use warmroute::prefix::RecordState::{Confirmed, Tentative};
-use warmroute::prefix::{Depths, Index, Recorded};
+use warmroute::prefix::{Depths, EXPIRED_PER_RECORD, Index, Recorded};
 
 const A: Slot = Slot(0);
 const B: Slot = Slot(1);
@@ -183,6 +183,26 @@ fn entries_age_out_from_the_end_of_a_path() {
     // A clock that steps back makes nothing younger.
     assert_eq!(depth_at(&index, &[1], A, NOW), 1);
     assert_eq!(index.record(&[1], A, Confirmed, NOW).new_blocks, 0);
+}
+
+/// One record clears away a bounded number of old entries; what is left of them stands for nothing.
+#[test]
+fn an_expired_entry_that_is_still_there_does_not_count() {
+    let mut index = index(1000, 200);
+    let path: Vec<u64> = (1..=100).collect();
+    index.record(&path, A, Confirmed, NOW);
+    let later = NOW.plus(61_000);
+    assert_eq!(index.record(&path[..5], A, Tentative, later).new_blocks, 5);
+    assert_eq!(u64::from(EXPIRED_PER_RECORD), index.stats().expired);
+    assert_eq!(
+        (depth_at(&index, &path, A, later), index.held_blocks(A)),
+        (5, 36)
+    );
+    index.withdraw(&path[..5], A);
+    assert_eq!(
+        (depth_at(&index, &path, A, later), index.held_blocks(A)),
+        (0, 31)
+    );
 }
 
 /// Case 35, as far as it is ours: a slot that another endpoint was given knows nothing of the one before.
