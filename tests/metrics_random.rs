@@ -13,11 +13,17 @@ fn slow(text: &str) -> (Option<f32>, Option<f32>) {
             *sums.entry(name).or_default() += value;
         }
     }
-    let sum = |name: &str| sums.get(name).map(|sum| *sum as f32);
+    let sum = |name: &str| sums.get(name).map(|sum| gauge(*sum));
     (
         sum("vllm:num_requests_waiting"),
         sum("vllm:num_requests_running"),
     )
+}
+
+/// As a load keeps it.
+#[allow(clippy::cast_possible_truncation)]
+fn gauge(value: f64) -> f32 {
+    value as f32
 }
 
 fn slow_line(line: &str) -> Option<(String, f64)> {

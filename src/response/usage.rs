@@ -293,7 +293,7 @@ impl Counts {
                     key = if value.is_some() { text } else { b"" };
                     rest = value.unwrap_or(behind);
                 }
-                b'0'..=b'9' => {
+                b'-' | b'0'..=b'9' => {
                     let Some((count, behind)) = number(byte, rest) else {
                         break;
                     };
@@ -362,7 +362,7 @@ fn string_behind_quote<'t>(object: &'t [u8], inside: &'t [u8]) -> Option<(&'t [u
     string(object.get(quote..)?)
 }
 
-/// The whole number that begins with `first`; inner `None` when it is too large or no whole number.
+/// The number that begins with `first`; inner `None` when it is too large, negative or no whole number.
 /// Outer `None` when the text ends with it, so that digits may be missing.
 fn number(first: u8, rest: &[u8]) -> Option<(Option<u32>, &[u8])> {
     let len = rest
