@@ -3,7 +3,7 @@
 mod prompt_support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::cell::Cell;
 
 use prompt_support::try_read;
 use warmroute::config::PromptOptions;
@@ -11,12 +11,15 @@ use warmroute::request::{Api, BodyEnd};
 
 struct Counting;
 
-static CALLS: AtomicUsize = AtomicUsize::new(0);
+thread_local! {
+    /// Of this thread alone: the test harness allocates on its own.
+    static CALLS: Cell<usize> = const { Cell::new(0) };
+}
 
 // SAFETY: passes everything on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.fetch_add(1, Ordering::Relaxed);
+        CALLS.set(CALLS.get() + 1);
         // SAFETY: the caller's promises are the same.
         unsafe { System.alloc(layout) }
     }
@@ -27,7 +30,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        CALLS.fetch_add(1, Ordering::Relaxed);
+        CALLS.set(CALLS.get() + 1);
         // SAFETY: the caller's promises are the same.
         unsafe { System.realloc(at, layout, size) }
     }
@@ -45,7 +48,7 @@ fn allocations(messages: usize) -> usize {
     let turns = vec![turn; messages / 3].join(",");
     let body = format!(r#"{{"model":"m","messages":[{turns}],"stream":true}}"#);
     let pieces: Vec<&[u8]> = body.as_bytes().chunks(16 << 10).collect();
-    let before = CALLS.load(Ordering::Relaxed);
+    let before = CALLS.get();
     let prompt = try_read(
         Api::Chat,
         &PromptOptions::default(),
@@ -53,7 +56,7 @@ fn allocations(messages: usize) -> usize {
         BodyEnd::Complete,
     )
     .expect("a prompt");
-    let after = CALLS.load(Ordering::Relaxed);
+    let after = CALLS.get();
     assert!(prompt.blocks.len() > messages * 4);
     after - before
 }

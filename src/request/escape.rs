@@ -1,34 +1,46 @@
 //! Decoded escapes, gathered so that many leave together.
 
 /// Bytes that are gathered.
-const SIZE: usize = 64;
-/// The most that one escape adds: a lone surrogate and what followed it.
-const MOST: usize = 8;
+const SIZE: usize = 256;
+/// The most that one step adds.
+const MOST: usize = 20;
 
-/// A short run of decoded text.
-#[derive(Debug)]
+/// A short run of decoded text. Its memory is there after [`Run::prepare`].
+#[derive(Debug, Default)]
 pub(super) struct Run {
-    bytes: [u8; SIZE],
+    bytes: Vec<u8>,
     len: usize,
 }
 
-impl Default for Run {
-    fn default() -> Self {
-        Self {
-            bytes: [0; SIZE],
-            len: 0,
+impl Run {
+    /// Makes room, once.
+    pub(super) fn prepare(&mut self) {
+        if self.bytes.is_empty() {
+            self.bytes.resize(SIZE, 0);
         }
     }
-}
 
-impl Run {
     pub(super) fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }
 
-    /// There may be no room for another escape.
+    pub(super) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// There may be no room for another step.
     pub(super) fn is_full(&self) -> bool {
         self.len > SIZE - MOST
+    }
+
+    /// Adds the first `len` bytes of `block`.
+    #[inline]
+    pub(super) fn push_block(&mut self, block: &[u8; 16], len: usize) {
+        let place = self.bytes.get_mut(self.len..).unwrap_or_default();
+        if let Some(place) = place.first_chunk_mut() {
+            *place = *block;
+            self.len = self.len.wrapping_add(len);
+        }
     }
 
     #[inline]

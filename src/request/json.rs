@@ -9,11 +9,13 @@
 use super::Cut;
 use super::escape::{Run, add_digit};
 use super::number::Number;
-use super::scan::string_run;
+use super::scan::{ascii_run, string_run};
 use super::utf8::Utf8;
 
 /// Deepest nesting that is followed.
 const MAX_DEPTH: u32 = 64;
+/// Blocks of text without an escape after which text is hashed where it stands again.
+const PLAIN_BLOCKS: u32 = 8;
 /// Most values that are looked at.
 const MAX_NODES: u32 = 1 << 20;
 
@@ -89,6 +91,8 @@ pub(super) struct Json {
     hex: (u8, u16),
     /// A high surrogate that waits for its low one.
     high: Option<u16>,
+    /// Decoded text that has not left yet.
+    run: Run,
     number: Number,
     /// What of a literal is still to come.
     literal: &'static [u8],
@@ -105,6 +109,7 @@ impl Json {
             utf8: Utf8::default(),
             hex: (0, 0),
             high: None,
+            run: Run::default(),
             number: Number::default(),
             literal: &[],
         }
@@ -222,7 +227,7 @@ impl Json {
             b'{' => self.open(Container::Object, events)?,
             b'[' => self.open(Container::Array, events)?,
             b'-' | b'0'..=b'9' => {
-                self.number = Number::default();
+                self.number.reset();
                 self.state = State::Number;
                 return Ok(piece);
             }
@@ -271,31 +276,37 @@ impl Json {
         Ok(rest)
     }
 
-    /// Escapes in a row, the first one at the start of `piece`; they leave as one run.
+    /// Escapes with little text between them, the first one at the start of `piece`.
     fn escapes<'a, E: Events>(
         &mut self,
         piece: &'a [u8],
         events: &mut E,
     ) -> Result<&'a [u8], Halt> {
         let mut rest = piece;
-        let mut run = Run::default();
+        let mut plain_blocks = 0;
+        self.run.prepare();
         loop {
+            if self.run.is_full() {
+                events.text(self.run.bytes());
+                self.run.clear();
+            }
             rest = match rest {
                 [b'\\', b'u', a, b, c, d, after @ ..] => {
                     let unit = [a, b, c, d]
                         .into_iter()
                         .try_fold(0, |unit, &b| add_digit(unit, b));
-                    self.unit(unit.ok_or(Halt::Malformed)?, &mut run);
+                    self.unit(unit.ok_or(Halt::Malformed)?);
                     after
                 }
                 [b'\\', b'u', after @ ..] => {
                     self.state = State::Unicode;
                     self.hex = (0, 0);
-                    events.text(run.bytes());
-                    return self.unicode(after, events);
+                    rest = after;
+                    break;
                 }
                 [b'\\', b, after @ ..] => {
-                    self.plain(*b, &mut run)?;
+                    self.plain(*b)?;
+                    plain_blocks = 0;
                     after
                 }
                 [b'\\'] => {
@@ -303,15 +314,28 @@ impl Json {
                     rest = &[];
                     break;
                 }
-                _ => break,
+                _ => {
+                    let Some(block) = rest.first_chunk() else {
+                        break;
+                    };
+                    let len = ascii_run(block).unwrap_or(0);
+                    if len == 0 || plain_blocks == PLAIN_BLOCKS {
+                        break;
+                    }
+                    self.close_high();
+                    self.run.push_block(block, len);
+                    plain_blocks += 1;
+                    rest.get(len..).unwrap_or_default()
+                }
             };
-            if run.is_full() {
-                events.text(run.bytes());
-                run = Run::default();
-            }
         }
-        events.text(run.bytes());
+        self.flush(events);
         Ok(rest)
+    }
+
+    fn flush<E: Events>(&mut self, events: &mut E) {
+        events.text(self.run.bytes());
+        self.run.clear();
     }
 
     /// An escape whose backslash ended the last piece.
@@ -324,15 +348,15 @@ impl Json {
             self.hex = (0, 0);
             return Ok(rest);
         }
-        let mut run = Run::default();
-        self.plain(b, &mut run)?;
+        self.run.prepare();
+        self.plain(b)?;
         self.state = State::String;
-        events.text(run.bytes());
+        self.flush(events);
         Ok(rest)
     }
 
     /// An escape of one character.
-    fn plain(&mut self, b: u8, run: &mut Run) -> Result<(), Halt> {
+    fn plain(&mut self, b: u8) -> Result<(), Halt> {
         let plain = match b {
             b'n' => b'\n',
             b'"' | b'\\' | b'/' => b,
@@ -342,8 +366,8 @@ impl Json {
             b'f' => 0x0C,
             _ => return Err(Halt::Malformed),
         };
-        self.close_high(run);
-        run.push(plain);
+        self.close_high();
+        self.run.push(plain);
         Ok(())
     }
 
@@ -360,10 +384,10 @@ impl Json {
             self.hex = (count.saturating_add(1), value);
             rest = after;
             if count == 3 {
-                let mut run = Run::default();
-                self.unit(value, &mut run);
+                self.run.prepare();
+                self.unit(value);
                 self.state = State::String;
-                events.text(run.bytes());
+                self.flush(events);
                 break;
             }
         }
@@ -371,38 +395,39 @@ impl Json {
     }
 
     /// One UTF-16 unit of a `\u` escape.
-    fn unit(&mut self, unit: u16, run: &mut Run) {
+    fn unit(&mut self, unit: u16) {
         match (self.high.take(), unit) {
             (Some(high), 0xDC00..=0xDFFF) => {
                 let upper = (u32::from(high) & 0x3FF) << 10;
-                run.push_point(0x1_0000_u32.wrapping_add(upper | (u32::from(unit) & 0x3FF)));
+                self.run
+                    .push_point(0x1_0000_u32.wrapping_add(upper | (u32::from(unit) & 0x3FF)));
             }
             (before, _) => {
                 if let Some(high) = before {
-                    run.push_point(u32::from(high));
+                    self.run.push_point(u32::from(high));
                 }
                 if (0xD800..=0xDBFF).contains(&unit) {
                     self.high = Some(unit);
                 } else {
-                    run.push_point(u32::from(unit));
+                    self.run.push_point(u32::from(unit));
                 }
             }
         }
     }
 
     /// A high surrogate that no low one follows is a character of its own.
-    fn close_high(&mut self, run: &mut Run) {
+    fn close_high(&mut self) {
         if let Some(high) = self.high.take() {
-            run.push_point(u32::from(high));
+            self.run.push_point(u32::from(high));
         }
     }
 
     #[inline]
     fn flush_high<E: Events>(&mut self, events: &mut E) {
         if self.high.is_some() {
-            let mut run = Run::default();
-            self.close_high(&mut run);
-            events.text(run.bytes());
+            self.run.prepare();
+            self.close_high();
+            self.flush(events);
         }
     }
 

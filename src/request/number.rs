@@ -31,6 +31,15 @@ pub(super) struct Number {
 }
 
 impl Number {
+    /// Another number begins.
+    pub(super) fn reset(&mut self) {
+        self.at = At::Start;
+        self.kept.clear();
+        if self.long.is_some() {
+            self.long = None;
+        }
+    }
+
     /// Bytes at the start of `piece` that belong to the number; `None` when it breaks the grammar.
     pub(super) fn advance(&mut self, piece: &[u8]) -> Option<usize> {
         let mut len: usize = 0;

@@ -15,9 +15,9 @@ pub(super) struct Run {
 }
 
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-pub(super) use simd::string_run;
+pub(super) use simd::{ascii_run, string_run};
 #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
-pub(super) use swar::string_run;
+pub(super) use swar::{ascii_run, string_run};
 
 /// Byte by byte: the last few bytes, and what the fast ways are tested against.
 fn scalar(bytes: &[u8], mut run: Run) -> Run {
@@ -37,6 +37,18 @@ mod swar {
 
     const ONES: u64 = u64::MAX / 255;
     const HIGHS: u64 = ONES << 7;
+
+    /// Bytes of `block` before the first that ends a run; `None` when any is not ASCII.
+    pub(in super::super) fn ascii_run(block: &[u8; 16]) -> Option<usize> {
+        let run = scalar(
+            block,
+            Run {
+                len: 0,
+                ascii: true,
+            },
+        );
+        block.is_ascii().then_some(run.len)
+    }
 
     pub(in super::super) fn string_run(bytes: &[u8]) -> Run {
         let (words, _) = bytes.as_chunks::<8>();
@@ -103,6 +115,14 @@ mod simd {
             run.len = run.len.wrapping_add(16);
         }
         false
+    }
+
+    /// Bytes of `block` before the first that ends a run; `None` when any is not ASCII.
+    #[inline(always)]
+    pub(in super::super) fn ascii_run(block: &[u8; 16]) -> Option<usize> {
+        let block = load(block);
+        let stop = u32::from(i8x16_bitmask(stops(block))) | 1 << 16;
+        (i8x16_bitmask(block) == 0).then_some(stop.trailing_zeros() as usize)
     }
 
     pub(in super::super) fn string_run(bytes: &[u8]) -> Run {

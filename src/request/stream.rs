@@ -7,6 +7,8 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::block::content_hash;
+
 /// Blocks of one section.
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -154,7 +156,7 @@ impl Stream {
             .saturating_mul(weight);
         for block in blocks.by_ref() {
             self.count(step);
-            self.push(xxh3_64(block));
+            self.push(content_hash(block));
         }
         let tail = blocks.remainder();
         self.count(len(tail).saturating_mul(weight));
@@ -167,7 +169,7 @@ impl Stream {
     }
 
     fn close_block(&mut self) {
-        let content = xxh3_64(&self.partial);
+        let content = content_hash(&self.partial);
         self.push(content);
     }
 
