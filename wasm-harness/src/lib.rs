@@ -1,1 +1,4 @@
 //! A wasmtime host for the built plugin.
+
+pub mod host;
+pub mod scenario;

@@ -1,0 +1,381 @@
+//! Which endpoints hold which blocks: (block, slot) pairs, found by block or by pair.
+//!
+//! A block is *narrow* while few endpoints hold it: its pairs stand in the bucket of the block's hash, and finding one
+//! means walking them. From [`WIDE_FROM`] holders on it is *wide*: a [`Wide`] node keeps its holders as bits, and each
+//! of its pairs stands in a bucket of its own. So a block held by all endpoints costs a match one look-up and a few
+//! words, and a record one look-up, whatever their number.
+//!
+//! Invariants
+//! - a pair is there at most once;
+//! - a block is wide or narrow, never both; it turns narrow again below [`NARROW_BELOW`] holders;
+//! - so wide nodes never exceed a sixteenth of the pairs.
+//!
+//! Memory: 28 bytes a pair, 4 to 5.4 for its bucket, and for a wide block 9 more at worst (0.3 at 512 holders).
+
+use super::arena::{Arena, Chained, NIL};
+use super::directory::{Directory, MAX_CHAIN};
+use super::slot_set::SlotSet;
+use crate::request::BlockHash;
+
+/// Holders from which a block is wide.
+const WIDE_FROM: u32 = 24;
+/// Holders below which a wide block is narrow again.
+const NARROW_BELOW: u32 = 16;
+/// Bit of [`Pair::seat`] that marks the pair of a wide block. Slots stay below it, and no set of slots contains it.
+const WIDE_BIT: u16 = 1 << 15;
+
+/// One endpoint that holds one block.
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
+pub(super) struct Pair {
+    hash: u64,
+    next: u32,
+    /// The neighbour in the slot's order that was used later.
+    pub(super) newer: u32,
+    /// The neighbour in the slot's order that was used earlier.
+    pub(super) older: u32,
+    /// Seconds since the Unix epoch.
+    pub(super) used_s: u32,
+    seat: u16,
+    /// Requests whose tentative record this pair stands on; `u16::MAX` = confirmed.
+    pub(super) claims: u16,
+}
+
+impl Pair {
+    pub(super) const fn slot(&self) -> u16 {
+        self.seat & !WIDE_BIT
+    }
+
+    const fn is_wide(&self) -> bool {
+        self.seat & WIDE_BIT != 0
+    }
+}
+
+impl Chained for Pair {
+    const BLANK: Self = Self {
+        hash: 0,
+        next: NIL,
+        newer: NIL,
+        older: NIL,
+        used_s: 0,
+        seat: 0,
+        claims: 0,
+    };
+
+    #[inline(always)]
+    fn next(&self) -> u32 {
+        self.next
+    }
+
+    fn set_next(&mut self, id: u32) {
+        self.next = id;
+    }
+
+    fn key(&self) -> u32 {
+        if self.is_wide() {
+            pair_key(self.hash, self.slot())
+        } else {
+            block_key(self.hash)
+        }
+    }
+}
+
+/// A block with many holders.
+#[derive(Clone, Copy)]
+struct Wide {
+    hash: u64,
+    slots: SlotSet,
+    next: u32,
+    count: u32,
+}
+
+impl Chained for Wide {
+    const BLANK: Self = Self {
+        hash: 0,
+        slots: SlotSet::EMPTY,
+        next: NIL,
+        count: 0,
+    };
+
+    fn next(&self) -> u32 {
+        self.next
+    }
+
+    fn set_next(&mut self, id: u32) {
+        self.next = id;
+    }
+
+    fn key(&self) -> u32 {
+        block_key(self.hash)
+    }
+}
+
+#[inline(always)]
+const fn block_key(hash: BlockHash) -> u32 {
+    (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+}
+
+const fn pair_key(hash: BlockHash, slot: u16) -> u32 {
+    block_key(hash.wrapping_add((slot as u64 + 1).wrapping_mul(0xd6e8_feb8_6659_fd93)))
+}
+
+/// Holders of a block, narrowed to a set of slots.
+pub(super) enum Kept {
+    /// All of the set.
+    All,
+    /// Only these.
+    Some(SlotSet),
+}
+
+pub(super) struct Holders {
+    pairs: Arena<Pair>,
+    /// Narrow pairs by block, wide pairs by pair.
+    pair_buckets: Directory,
+    wide: Arena<Wide>,
+    wide_buckets: Directory,
+    blocks: u32,
+}
+
+impl Holders {
+    pub(super) fn new() -> Self {
+        Self {
+            pairs: Arena::new(),
+            pair_buckets: Directory::new(),
+            wide: Arena::new(),
+            wide_buckets: Directory::new(),
+            blocks: 0,
+        }
+    }
+
+    /// Pairs in all.
+    pub(super) const fn len(&self) -> u32 {
+        self.pairs.live()
+    }
+
+    /// Blocks that at least one slot holds.
+    pub(super) const fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.pairs.bytes()
+            + self.pair_buckets.bytes()
+            + self.wide.bytes()
+            + self.wide_buckets.bytes()
+    }
+
+    #[inline(always)]
+    pub(super) fn pair(&self, id: u32) -> Option<&Pair> {
+        self.pairs.get(id)
+    }
+
+    #[inline(always)]
+    pub(super) fn pair_mut(&mut self, id: u32) -> Option<&mut Pair> {
+        self.pairs.get_mut(id)
+    }
+
+    /// The pair's id.
+    pub(super) fn find(&self, hash: BlockHash, slot: u16) -> Option<u32> {
+        let key = block_key(hash);
+        let narrow = self.find_in(key, hash, slot);
+        if narrow.is_some() || !self.wide_of(key, hash)?.slots.contains(slot) {
+            return narrow;
+        }
+        self.find_in(pair_key(hash, slot), hash, slot | WIDE_BIT)
+    }
+
+    #[inline(always)]
+    fn find_in(&self, key: u32, hash: BlockHash, seat: u16) -> Option<u32> {
+        let mut id = self.pair_buckets.first(key);
+        while let Some(pair) = self.pairs.get(id) {
+            if pair.hash == hash && pair.seat == seat {
+                return Some(id);
+            }
+            id = pair.next;
+        }
+        None
+    }
+
+    fn wide_of(&self, key: u32, hash: BlockHash) -> Option<&Wide> {
+        self.wide.get(self.wide_id(key, hash)?)
+    }
+
+    #[inline(always)]
+    fn wide_id(&self, key: u32, hash: BlockHash) -> Option<u32> {
+        if self.wide_buckets.is_empty() {
+            return None;
+        }
+        let mut id = self.wide_buckets.first(key);
+        while let Some(wide) = self.wide.get(id) {
+            if wide.hash == hash {
+                return Some(id);
+            }
+            id = wide.next;
+        }
+        None
+    }
+
+    /// Which slots hold the block.
+    pub(super) fn of_block(&self, hash: BlockHash) -> SlotSet {
+        let key = block_key(hash);
+        if let Some(wide) = self.wide_of(key, hash) {
+            return wide.slots;
+        }
+        let mut slots = SlotSet::EMPTY;
+        let mut id = self.pair_buckets.first(key);
+        while let Some(pair) = self.pairs.get(id) {
+            if pair.hash == hash && !pair.is_wide() {
+                slots.insert(pair.seat);
+            }
+            id = pair.next;
+        }
+        slots
+    }
+
+    /// Which of `slots`, `count` in number and not 0, hold the block too.
+    #[inline(always)]
+    pub(super) fn keep(&self, hash: BlockHash, slots: &SlotSet, count: u32) -> Kept {
+        let mut missing = count;
+        let mut id = self.pair_buckets.first(block_key(hash));
+        while let Some(pair) = self.pairs.get(id) {
+            // A wide pair's seat is in no set.
+            if pair.hash == hash && slots.contains(pair.seat) {
+                missing -= 1;
+                if missing == 0 {
+                    return Kept::All;
+                }
+            }
+            id = pair.next;
+        }
+        let kept = slots.and(&self.of_block(hash));
+        if kept == *slots {
+            Kept::All
+        } else {
+            Kept::Some(kept)
+        }
+    }
+
+    /// Adds a pair that is not there, with no claim and in no order yet. `None` when its bucket is full.
+    pub(super) fn add(&mut self, hash: BlockHash, slot: u16) -> Option<u32> {
+        let key = block_key(hash);
+        if let Some(id) = self.wide_id(key, hash) {
+            return self.add_wide(id, hash, slot);
+        }
+        let (chain, holders) = self.count(key, hash);
+        if holders + 1 >= WIDE_FROM {
+            let wide = self.widen(hash)?;
+            return self.add_wide(wide, hash, slot);
+        }
+        if chain >= MAX_CHAIN {
+            return None;
+        }
+        let id = self.pairs.insert(Pair {
+            hash,
+            seat: slot,
+            ..Pair::BLANK
+        })?;
+        self.pair_buckets.link(&mut self.pairs, id);
+        self.blocks += u32::from(holders == 0);
+        Some(id)
+    }
+
+    /// Nodes in a bucket, and how many of them are narrow pairs of the block.
+    fn count(&self, key: u32, hash: BlockHash) -> (u32, u32) {
+        let mut chain = 0;
+        let mut holders = 0;
+        let mut id = self.pair_buckets.first(key);
+        while let Some(pair) = self.pairs.get(id) {
+            chain += 1;
+            holders += u32::from(pair.hash == hash && !pair.is_wide());
+            id = pair.next;
+        }
+        (chain, holders)
+    }
+
+    fn add_wide(&mut self, wide: u32, hash: BlockHash, slot: u16) -> Option<u32> {
+        if self.count(pair_key(hash, slot), hash).0 >= MAX_CHAIN {
+            return None;
+        }
+        let id = self.pairs.insert(Pair {
+            hash,
+            seat: slot | WIDE_BIT,
+            ..Pair::BLANK
+        })?;
+        self.pair_buckets.link(&mut self.pairs, id);
+        let wide = self.wide.get_mut(wide)?;
+        wide.slots.insert(slot);
+        wide.count += 1;
+        Some(id)
+    }
+
+    /// Takes a pair out; it is in no order any more.
+    pub(super) fn remove(&mut self, id: u32) {
+        let Some(&pair) = self.pairs.get(id) else {
+            return;
+        };
+        self.pair_buckets.unlink(&mut self.pairs, id);
+        self.pairs.remove(id);
+        if pair.is_wide() {
+            self.remove_wide(pair.hash, pair.slot());
+            return;
+        }
+        let mut id = self.pair_buckets.first(block_key(pair.hash));
+        while let Some(other) = self.pairs.get(id) {
+            if other.hash == pair.hash && !other.is_wide() {
+                return;
+            }
+            id = other.next;
+        }
+        self.blocks = self.blocks.saturating_sub(1);
+    }
+
+    fn remove_wide(&mut self, hash: BlockHash, slot: u16) {
+        let Some(id) = self.wide_id(block_key(hash), hash) else {
+            return;
+        };
+        let Some(wide) = self.wide.get_mut(id) else {
+            return;
+        };
+        wide.slots.remove(slot);
+        wide.count = wide.count.saturating_sub(1);
+        if wide.count >= NARROW_BELOW {
+            return;
+        }
+        let slots = wide.slots;
+        self.wide_buckets.unlink(&mut self.wide, id);
+        self.wide.remove(id);
+        for slot in slots.iter() {
+            if let Some(id) = self.find_in(pair_key(hash, slot.0), hash, slot.0 | WIDE_BIT) {
+                self.reseat(id, slot.0);
+            }
+        }
+    }
+
+    /// Turns a narrow block wide.
+    fn widen(&mut self, hash: BlockHash) -> Option<u32> {
+        let slots = self.of_block(hash);
+        let wide = Wide {
+            hash,
+            slots,
+            next: NIL,
+            count: slots.len(),
+        };
+        let wide = self.wide.insert(wide)?;
+        self.wide_buckets.link(&mut self.wide, wide);
+        for slot in slots.iter() {
+            if let Some(id) = self.find_in(block_key(hash), hash, slot.0) {
+                self.reseat(id, slot.0 | WIDE_BIT);
+            }
+        }
+        Some(wide)
+    }
+
+    /// Moves a pair to the bucket of its other seat.
+    fn reseat(&mut self, id: u32, seat: u16) {
+        self.pair_buckets.unlink(&mut self.pairs, id);
+        if let Some(pair) = self.pairs.get_mut(id) {
+            pair.seat = seat;
+        }
+        self.pair_buckets.link(&mut self.pairs, id);
+    }
+}
