@@ -51,6 +51,8 @@ const UNSEEN_NOISE: f64 = 0.2;
 const UNSEEN_HALF: f64 = 0.05;
 /// How much of a prompt the home may cost more, where others may have to find it as well.
 const UNSEEN_TIE: f64 = 0.5;
+/// Requests waiting at an endpoint that end its wider tie: a burst has to leave its home.
+const UNSEEN_TIE_REQUESTS: u32 = 3;
 /// A cost that nothing exceeds, for figures that are no numbers.
 const WORST: f64 = 1e15;
 
@@ -67,13 +69,15 @@ pub(super) fn choose(
     let mut failures = false;
     for (at, candidate) in candidates.iter().enumerate() {
         let entry = pool.entry(ask, candidate, at == pool.home);
-        total += entry.cost;
-        count += 1.0;
+        if entry.cost < WORST {
+            total += entry.cost;
+            count += 1.0;
+        }
         failures |= candidate.signals.failure != 0.0;
         scores.push(entry);
     }
     if failures {
-        let failed = FAILURE_TOKENS + 2.0 * (total / count).min(WORST);
+        let failed = FAILURE_TOKENS + 2.0 * sane(total / count, 0.0);
         for (entry, candidate) in scores.iter_mut().zip(candidates) {
             entry.cost += sane(candidate.signals.failure, 1.0).min(1.0) * failed;
         }
@@ -247,8 +251,9 @@ impl Pool {
     ) -> Option<(usize, Branch)> {
         let best = scores.iter().map(|e| e.cost).fold(f64::INFINITY, f64::min);
         let near = (best * options.tie_ratio).max(f64::from(options.tie_tokens));
-        let reach = best + near + UNSEEN_TIE * self.unseen * sane(ask.prompt_tokens, 0.0);
         let is_cold = self.matched_tokens.max(self.credit_tokens) * 2.0 < ask.prompt_tokens;
+        let unseen = if is_cold { self.unseen } else { 0.0 };
+        let wide = near + UNSEEN_TIE * unseen * sane(ask.prompt_tokens, 0.0);
         let full = if is_cold {
             self.cold.mean() * 1.5 + 1.0
         } else {
@@ -257,7 +262,8 @@ impl Pool {
         let mut winner: Option<(usize, Rank)> = None;
         let mut ties = 0_usize;
         for (at, (entry, candidate)) in scores.iter().zip(candidates).enumerate() {
-            if entry.cost > reach {
+            let is_free = candidate.signals.awaiting_first < UNSEEN_TIE_REQUESTS;
+            if entry.cost > best + if is_free { wide } else { near } {
                 continue;
             }
             ties = ties.saturating_add(1);
