@@ -132,13 +132,21 @@ impl Index {
         };
         for slot in depths.matching_slots().iter() {
             if expired(self.recency.oldest_of(slot.0)) {
-                // Times of use never rise along a path, so the first expired block can be searched for.
+                // Times of use never rise along a path: mostly all of it is fresh, or nothing; else the first expired
+                // block can be searched for.
                 let held = blocks.get(..depths.of(slot) as usize).unwrap_or(blocks);
-                let fresh = held.partition_point(|&hash| {
+                let is_fresh = |&hash: &BlockHash| {
                     self.holders
                         .find(hash, slot.0)
                         .is_some_and(|id| !expired(id))
-                });
+                };
+                let fresh = if held.last().is_some_and(is_fresh) {
+                    held.len()
+                } else if held.first().is_some_and(is_fresh) {
+                    held.partition_point(is_fresh)
+                } else {
+                    0
+                };
                 depths.set(slot, u32::try_from(fresh).unwrap_or(u32::MAX));
             }
         }

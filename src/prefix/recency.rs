@@ -95,6 +95,10 @@ impl Recency {
                 return Some((id, used_s));
             }
         }
+        if holders.len() == 0 {
+            self.oldest = None;
+            return None;
+        }
         let mut found: Option<(u32, u16, u32)> = None;
         for (lane, slot) in self.lanes.iter().zip(0_u16..) {
             let Some(pair) = holders.pair(lane.oldest) else {
@@ -129,15 +133,19 @@ impl Recency {
 
     /// Puts a pair that is in no order right behind `before`, or first of all when that is [`NIL`].
     pub(super) fn put_behind(&mut self, holders: &mut Holders, before: u32, id: u32) {
-        let Some(slot) = holders.pair(id).map(super::holders::Pair::slot) else {
+        let Some((slot, used_s)) = holders.pair(id).map(|pair| (pair.slot(), pair.used_s)) else {
             return;
         };
         let Some(lane) = self.lanes.get_mut(usize::from(slot)) else {
             return;
         };
         if lane.held == 0 {
-            // The new oldest may come before the chosen one in the order of slots.
-            self.oldest = None;
+            self.oldest = match self.oldest {
+                Some((chosen, at_s)) if (at_s, chosen) < (used_s, slot) => Some((chosen, at_s)),
+                Some(_) => Some((slot, used_s)),
+                None if holders.len() == 1 => Some((slot, used_s)),
+                None => None,
+            };
         }
         let after = match holders.pair_mut(before) {
             Some(before) => core::mem::replace(&mut before.older, id),
