@@ -4,8 +4,6 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::block::content_hash;
-
 /// Bytes that a digest hashes at a time.
 const STRIDE: usize = 256;
 
@@ -45,13 +43,13 @@ impl Digest {
                 return;
             };
             self.partial.extend_from_slice(head);
-            self.state = mix(self.state, content_hash(&self.partial));
+            self.state = mix(self.state, xxh3_64(&self.partial));
             self.partial.clear();
             data = tail;
         }
         let (whole, tail) = data.as_chunks::<STRIDE>();
         for block in whole {
-            self.state = mix(self.state, content_hash(block));
+            self.state = mix(self.state, xxh3_64(block));
         }
         if !tail.is_empty() {
             self.partial.reserve(STRIDE);

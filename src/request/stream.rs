@@ -7,8 +7,6 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::block::content_hash;
-
 /// Blocks of one section.
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -156,7 +154,7 @@ impl Stream {
             .saturating_mul(weight);
         for block in blocks.by_ref() {
             self.count(step);
-            self.push(content_hash(block));
+            self.push(xxh3_64(block));
         }
         let tail = blocks.remainder();
         self.count(len(tail).saturating_mul(weight));
@@ -169,7 +167,7 @@ impl Stream {
     }
 
     fn close_block(&mut self) {
-        let content = content_hash(&self.partial);
+        let content = xxh3_64(&self.partial);
         self.push(content);
     }
 
