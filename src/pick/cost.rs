@@ -26,7 +26,7 @@ use crate::config::PickOptions;
 /// What a request waiting for its first token costs beyond its tokens: scheduling, one decode step.
 const REQUEST_TOKENS: f64 = 200.0;
 /// What an open output stream costs a prefill beside it.
-const STREAM_TOKENS: f64 = 20.0;
+const STREAM_TOKENS: f64 = 80.0;
 /// KV use from which an engine may have to preempt or to hold requests back.
 const KV_TIGHT: f64 = 0.9;
 /// What a full KV cache costs.
