@@ -26,7 +26,7 @@ use crate::config::PickOptions;
 /// What a request waiting for its first token costs beyond its tokens: scheduling, one decode step.
 const REQUEST_TOKENS: f64 = 200.0;
 /// What an open output stream costs a prefill beside it.
-const STREAM_TOKENS: f64 = 20.0;
+const STREAM_TOKENS: f64 = 80.0;
 /// KV use from which an engine may have to preempt or to hold requests back.
 const KV_TIGHT: f64 = 0.9;
 /// What a full KV cache costs.
@@ -82,12 +82,16 @@ pub(super) fn choose(
             entry.cost += sane(candidate.signals.failure, 1.0).min(1.0) * failed;
         }
     }
-    if let Some(aim) = options.slo_ttft
-        && let Some(at) = most_cached_in_time(scores, aim)
-    {
-        return Some((at, Branch::Slo));
+    let predicted = scores.iter().any(|entry| entry.ttft_ms.is_some());
+    if let Some(aim) = options.slo_ttft.filter(|_| predicted) {
+        // Where nobody is in time, no tie may make it later still.
+        return match most_cached_in_time(scores, aim) {
+            Some(at) => Some((at, Branch::Slo)),
+            None => pool.winner(ask, candidates, scores, Reach::default()),
+        };
     }
-    pool.winner(ask, candidates, options, scores)
+    let reach = pool.reach(ask, options, scores);
+    pool.winner(ask, candidates, scores, reach)
 }
 
 /// What the candidates have in common.
@@ -241,20 +245,29 @@ impl Pool {
         }
     }
 
+    /// What counts as a near tie.
+    fn reach(&self, ask: &Ask, options: &PickOptions, scores: &[Entry]) -> Reach {
+        let near = (cheapest(scores) * options.tie_ratio).max(f64::from(options.tie_tokens));
+        let unseen = if self.is_cold(ask) { self.unseen } else { 0.0 };
+        let wide = near + UNSEEN_TIE * unseen * sane(ask.prompt_tokens, 0.0);
+        Reach { near, wide }
+    }
+
+    /// Whether most of the prompt has to be computed wherever it goes.
+    fn is_cold(&self, ask: &Ask) -> bool {
+        self.matched_tokens.max(self.credit_tokens) * 2.0 < ask.prompt_tokens
+    }
+
     /// The cheapest; among near ties the one whose rendezvous weight is highest.
     fn winner(
         &self,
         ask: &Ask,
         candidates: &[Candidate],
-        options: &PickOptions,
         scores: &[Entry],
+        reach: Reach,
     ) -> Option<(usize, Branch)> {
-        let best = scores.iter().map(|e| e.cost).fold(f64::INFINITY, f64::min);
-        let near = (best * options.tie_ratio).max(f64::from(options.tie_tokens));
-        let is_cold = self.matched_tokens.max(self.credit_tokens) * 2.0 < ask.prompt_tokens;
-        let unseen = if is_cold { self.unseen } else { 0.0 };
-        let wide = near + UNSEEN_TIE * unseen * sane(ask.prompt_tokens, 0.0);
-        let full = if is_cold {
+        let best = cheapest(scores);
+        let full = if self.is_cold(ask) {
             self.cold.mean() * 1.5 + 1.0
         } else {
             f64::INFINITY
@@ -263,7 +276,7 @@ impl Pool {
         let mut ties = 0_usize;
         for (at, (entry, candidate)) in scores.iter().zip(candidates).enumerate() {
             let is_free = candidate.signals.awaiting_first < UNSEEN_TIE_REQUESTS;
-            if entry.cost > best + if is_free { wide } else { near } {
+            if entry.cost > best + if is_free { reach.wide } else { reach.near } {
                 continue;
             }
             ties = ties.saturating_add(1);
@@ -286,6 +299,20 @@ impl Pool {
         };
         Some((at, branch))
     }
+}
+
+/// How far from the cheapest a candidate is as good: anywhere, and where hardly anything waits.
+#[derive(Clone, Copy, Default)]
+struct Reach {
+    near: f64,
+    wide: f64,
+}
+
+fn cheapest(scores: &[Entry]) -> f64 {
+    scores
+        .iter()
+        .map(|entry| entry.cost)
+        .fold(f64::INFINITY, f64::min)
 }
 
 /// Among those predicted to meet the aim, the most cached, then the cheapest.

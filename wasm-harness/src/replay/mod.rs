@@ -18,6 +18,9 @@ pub mod simulate;
 pub mod warm;
 pub mod workload;
 
+#[cfg(test)]
+mod tests;
+
 use engine::Metrics;
 
 /// Tokens of a block: the trace's, and the engines'.
