@@ -21,9 +21,10 @@ const RATIO_ALPHA: f64 = 0.1;
 
 /// Prefill rates that an accelerator can have, tokens per millisecond.
 const RATE: core::ops::RangeInclusive<f64> = 0.05..=1_000.0;
-const RATE_ALPHA: f64 = 0.1;
-/// Work under which a first token's delay is network and scheduling, not prefill.
-const MIN_WORK_TOKENS: f64 = 512.0;
+const RATE_ALPHA: f64 = 0.2;
+/// Shorter prefills say more about network and the engine's step than about its rate.
+const MIN_PREFILL_TOKENS: u32 = 256;
+const MIN_PREFILL_MS: u64 = 20;
 
 /// Bytes of prompt per token, by model.
 pub struct BytesPerToken {
@@ -79,13 +80,12 @@ impl PrefillRate {
         self.tokens_per_ms
     }
 
-    /// A first token came `ttft_ms` after a request was sent with `work_tokens` to compute before it
-    /// (its own and those ahead of it).
-    pub fn observe(&mut self, work_tokens: f64, ttft_ms: u64) {
-        if work_tokens < MIN_WORK_TOKENS || ttft_ms == 0 {
+    /// `tokens` of prompt were computed in `took_ms`.
+    pub fn observe(&mut self, tokens: u32, took_ms: u64) {
+        if tokens <= MIN_PREFILL_TOKENS || took_ms <= MIN_PREFILL_MS {
             return;
         }
-        let rate = clamp(work_tokens / to_f64(ttft_ms), &RATE);
+        let rate = clamp(f64::from(tokens) / to_f64(took_ms), &RATE);
         match &mut self.tokens_per_ms {
             Some(known) => smooth(known, rate, RATE_ALPHA),
             unknown => *unknown = Some(rate),
@@ -180,10 +180,10 @@ mod tests {
     #[test]
     fn the_rate_needs_real_work() {
         let mut rate = PrefillRate::default();
-        rate.observe(100.0, 1);
-        rate.observe(10_000.0, 0);
+        rate.observe(100, 100);
+        rate.observe(10_000, 1);
         assert_eq!(rate.tokens_per_ms(), None);
-        rate.observe(10_000.0, 1000);
+        rate.observe(10_000, 1000);
         assert_eq!(rate.tokens_per_ms(), Some(10.0));
     }
 

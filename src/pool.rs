@@ -25,7 +25,7 @@ use crate::request::{BlockHash, Prompt};
 use crate::telemetry::{Counter, Histogram, Telemetry};
 
 /// Smoothing of the usual miss of a request.
-const MISS_ALPHA: f64 = 0.05;
+const MISS_ALPHA: f64 = 0.02;
 
 /// One cluster's state in this worker.
 pub struct Pool {
@@ -67,8 +67,6 @@ pub struct Sent {
     pub prompt_tokens: f64,
     /// Predicted time to the first token.
     pub ttft_ms: Option<f64>,
-    /// Tokens ahead of and in this request when it was sent.
-    pub work_tokens: f64,
     /// Moment of the decision.
     pub at: Millis,
     /// Hash of the model's name.
@@ -230,14 +228,14 @@ impl Pool {
             .ok_or(Fallback::NoneEligible)?;
         let winner = *self.ranked.winner().ok_or(Fallback::NoneEligible)?;
         let miss = (ask.prompt_tokens - winner.matched_tokens).max(0.0);
-        self.mean_miss_tokens += MISS_ALPHA * (miss - self.mean_miss_tokens);
+        let weight = if self.mean_miss_tokens > 0.0 { MISS_ALPHA } else { 1.0 };
+        self.mean_miss_tokens += weight * (miss - self.mean_miss_tokens);
         let mut sent = Sent {
             slot: winner.slot,
             branch,
             matched_tokens: self.matched_tokens(winner.slot, prompt, per_token),
             prompt_tokens: ask.prompt_tokens,
             ttft_ms: winner.ttft_ms,
-            work_tokens: 0.0,
             at: now,
             model,
             matched_blocks: self.depths.of(winner.slot),
@@ -322,9 +320,7 @@ impl Pool {
     ) {
         let Some(endpoint) = self.table.get_mut(slot) else { return };
         let rate = endpoint.prefill_rate();
-        let miss = (sent.prompt_tokens - sent.matched_tokens).max(0.0);
-        let ahead = endpoint.own.prefill_tokens(rate, now);
-        sent.work_tokens = ahead + miss;
+        let miss = (sent.prompt_tokens - sent.matched_tokens).max(1.0);
         sent.slot = slot;
         endpoint.cooldown.picked(now, &config.pick);
         sent.ticket = Some(endpoint.own.send(to_u32(miss), sent.streams, self.ranked.cold(), rate, now));
@@ -433,12 +429,10 @@ impl Pool {
     pub fn first_token(&mut self, sent: &mut Sent, telemetry: &mut Telemetry, now: Millis) {
         let Some(endpoint) = self.table.get_mut(sent.slot) else { return };
         let Some(ticket) = &mut sent.ticket else { return };
-        if !endpoint.own.first_token(ticket) {
-            return;
-        }
+        let Some(prefilled) = endpoint.own.first_token(ticket, now) else { return };
         self.exchange.touch();
         let ttft_ms = now.since(sent.at);
-        endpoint.rate.observe(sent.work_tokens, ttft_ms);
+        endpoint.rate.observe(prefilled.tokens, prefilled.took_ms);
         telemetry.observe(Histogram::TtftMs, ttft_ms);
         if let Some(predicted) = sent.ttft_ms {
             telemetry.observe(Histogram::PredictedTtftMs, u64::from(to_u32(predicted)));
@@ -514,7 +508,7 @@ impl Pool {
             crate::config::Profile::Weighted(weights) => weights.failure_ewma_alpha,
             crate::config::Profile::Cost => FAILURE_ALPHA,
         };
-        if !endpoint.own.release(ticket, ending, alpha, rate, now) {
+        if !endpoint.own.release(&ticket, ending, alpha, rate, now) {
             return;
         }
         self.exchange.touch();
@@ -656,7 +650,7 @@ fn signals(endpoint: &Endpoint, adapter: Option<u64>, config: &Config, now: Mill
         prefill_tokens: own.prefill_tokens(endpoint.prefill_rate(), now) + to_f64(others.prefill_tokens),
         awaiting_first: own.awaiting_first.saturating_add(others.awaiting_first),
         streams: own.streams().saturating_add(others.inflight.saturating_sub(others.awaiting_first)),
-        failure: own.failure(),
+        failure: own.failure(now),
         adapter: place(adapter, load),
         outer_hit_share: endpoint.outer_hit_share,
         cold_recent: own.cold_recent(now),
