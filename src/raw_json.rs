@@ -7,7 +7,7 @@ use crate::byte_mask::{BLOCK, block_at, eq_mask};
 pub struct RawJsonStr<'a>(pub &'a [u8]);
 
 /// The inside of the string at the head of `text`, and what follows its closing quote. `None` when
-/// there is no string or it does not end. Cost: about half an instruction a byte.
+/// there is no string or it does not end. Cost: about an instruction a byte, more where quotes are many.
 #[must_use]
 pub fn string(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let inside = text.strip_prefix(b"\"")?;

@@ -6,8 +6,8 @@
 //!
 //! The bytes are the gateway's, but nothing here trusts them: whatever they are, reading ends.
 //!
-//! Cost: [`Hosts`] a few dozen instructions a host, [`health_of`] about 150, whatever the length of
-//! the metrics; [`host_info`] the same for a text that ends in a newline, else one search of it.
+//! Cost: [`Hosts`] and [`health_of`] together some 500 instructions a host when health comes first,
+//! 2,000 when it comes last, whatever the length of the metrics; [`host_info`] the same for a text that ends in a newline, else one search of it.
 
 use crate::endpoints::MAX_ENDPOINTS;
 use crate::endpoints::load::Health;

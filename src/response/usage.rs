@@ -10,8 +10,9 @@
 //! `"usage"` cannot occur there. A whole body's last such object is its answer; a stream's objects are
 //! laid over each other.
 //!
-//! Cost: a search for the key, about half an instruction a byte; at most [`MAX_OBJECT_BYTES`] are kept;
-//! a stream that repeats the counts in every event pays the reading of the first few and of the last.
+//! Cost: a search for the key, 1.7 instructions a byte of one large chunk and 3.5 in chunks of one
+//! event; at most [`MAX_OBJECT_BYTES`] are kept; a stream that repeats the counts in every event pays
+//! the reading of the first few and of the last.
 
 use crate::byte_mask::{BLOCK, any_pair, block_at, pair_mask};
 use crate::raw_json::string;

@@ -1,5 +1,7 @@
 //! One sample behind its name: `{labels} value [timestamp]`.
 
+use crate::raw_json::string;
+
 /// Calls `each(name, value)` for every label; the value's own escapes are still there. Returns what
 /// follows the labels; `None` when they are malformed.
 #[inline]
@@ -17,28 +19,15 @@ pub fn labels<'t>(text: &'t [u8], mut each: impl FnMut(&'t [u8], &'t [u8])) -> O
         let name_len = rest.iter().position(|&b| b == b'=')?;
         let (name, value) = rest.split_at_checked(name_len)?;
         let value = value.strip_prefix(b"=")?.trim_ascii_start();
-        let value = value.strip_prefix(b"\"")?;
-        let value_len = quoted_len(value)?;
-        let (value, behind) = value.split_at_checked(value_len)?;
+        let (value, behind) = string(value)?;
         each(name.trim_ascii_end(), value);
-        rest = behind.strip_prefix(b"\"")?.trim_ascii_start();
+        rest = behind.trim_ascii_start();
         rest = match rest.first()? {
             b',' => rest.strip_prefix(b",")?,
             b'}' => rest,
             _ => return None,
         };
     }
-}
-
-/// Bytes before the quote that ends a label's value.
-#[inline]
-fn quoted_len(text: &[u8]) -> Option<usize> {
-    let mut escaped = false;
-    text.iter().position(|&b| {
-        let ends = b == b'"' && !escaped;
-        escaped = b == b'\\' && !escaped;
-        ends
-    })
 }
 
 /// The value behind the labels; `None` when it is not finite, negative, or not alone but for a
