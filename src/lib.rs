@@ -18,11 +18,42 @@
 //! Everything outside [`host`] is plain Rust: no clock, no randomness, no logging, no globals.
 //! Time comes in as [`clock::Millis`], randomness as a seeded [`fastrand::Rng`].
 
+// Nothing in a gateway's worker may panic: a trap is an error page for that user and costs the
+// worker everything it has learned.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::todo,
+        clippy::unimplemented,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss
+    )
+)]
+
+pub mod byte_mask;
 pub mod clock;
 pub mod config;
+pub mod discovery;
 pub mod endpoints;
+pub mod engine;
+pub mod exchange;
 pub mod fallback;
+pub mod learn;
+mod number;
 pub mod pick;
+pub mod pool;
 pub mod prefix;
+pub mod raw_json;
 pub mod request;
 pub mod response;
+pub mod session;
+pub mod telemetry;
+
+#[cfg(any(feature = "envoy", feature = "higress"))]
+mod host;

@@ -117,6 +117,7 @@ fn ends_go_before_heads_and_a_long_path_keeps_its_head() {
         recorded,
         Recorded {
             new_blocks: 2,
+            lately_used: 0,
             evicted: 2
         }
     );
@@ -129,6 +130,7 @@ fn ends_go_before_heads_and_a_long_path_keeps_its_head() {
         recorded,
         Recorded {
             new_blocks: 4,
+            lately_used: 0,
             evicted: 4
         }
     );

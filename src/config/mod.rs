@@ -1,13 +1,25 @@
 //! The configuration, validated: what every other module may rely on.
 //!
 //! Holds one struct a concern; each module reads its own. Every value here is inside its range:
-//! text becomes a [`Config`] in one step that refuses the whole text when anything in it is wrong or
-//! unknown.
+//! [`Plugin::parse`] makes them from text in one step that refuses the whole text when anything in it is
+//! wrong or unknown.
+
+mod error;
+pub mod pattern;
+mod resolve;
+mod rules;
+#[cfg(feature = "schema")]
+pub mod schema;
+mod text;
+mod value;
 
 use core::time::Duration;
 
+pub use error::ConfigError;
+pub use rules::{ConfigId, MAX_TEXT_BYTES, Plugin, RequestPlace, Rule};
+
 /// One whole configuration: the global part, or one rule.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// How endpoints are compared.
     pub pick: PickOptions,
@@ -85,11 +97,11 @@ pub struct Weights {
 /// What of a body is read and hashed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PromptOptions {
-    /// Bytes of framed prompt per block (16..=8192).
+    /// Bytes of framed prompt per block (4..=8192).
     pub block_bytes: u32,
-    /// Blocks hashed at most; the rest of the prompt is skipped, not hashed.
+    /// Blocks hashed at most (1..=65536); the rest of the prompt is skipped, not hashed.
     pub max_blocks: u32,
-    /// Bytes of body read at most.
+    /// Bytes of body read at most (1..=104857600).
     pub max_body_bytes: u32,
     /// How tools enter the prefix.
     pub tool_mode: ToolMode,
@@ -130,6 +142,8 @@ pub struct CharClass(pub u128);
 pub struct IndexOptions {
     /// Cache assumed where an engine does not tell its own, tokens.
     pub default_capacity_tokens: u64,
+    /// Most of an engine's own number of KV blocks that is believed; `u64::MAX` = all of it.
+    pub max_engine_blocks: u64,
     /// (block, endpoint) pairs over all endpoints.
     pub max_pairs: u32,
     /// Age at which an entry stops to count.
@@ -202,6 +216,25 @@ pub struct DebugOptions {
     pub sample_rate: f64,
 }
 
+impl Default for Config {
+    /// What an empty text means.
+    fn default() -> Self {
+        Self {
+            pick: PickOptions::default(),
+            prompt: PromptOptions::default(),
+            index: IndexOptions::default(),
+            metrics: MetricsOptions::default(),
+            endpoints: EndpointSource::default(),
+            session: SessionOptions::default(),
+            debug: DebugOptions::default(),
+            fallback_endpoints: 2,
+            exchange: true,
+            orca: false,
+            vm_rebuild_threshold_bytes: 200 << 20,
+        }
+    }
+}
+
 impl Default for PickOptions {
     fn default() -> Self {
         Self {
@@ -227,7 +260,7 @@ impl Default for Weights {
             lora_affinity: 0.0,
             inflight: 1.0,
             failure: 0.0,
-            failure_ewma_alpha: 0.3,
+            failure_ewma_alpha: 0.2,
         }
     }
 }
@@ -249,6 +282,7 @@ impl Default for IndexOptions {
     fn default() -> Self {
         Self {
             default_capacity_tokens: 500_000,
+            max_engine_blocks: u64::MAX,
             max_pairs: 1_000_000,
             ttl: Duration::from_secs(3600),
         }

@@ -49,6 +49,9 @@ pub const EXPIRED_PER_RECORD: u32 = 64;
 /// Claims that a confirmed pair stands for. A pair with so many claims at once counts as confirmed.
 const CONFIRMED: u16 = u16::MAX;
 
+/// How long ago a pair may have been used to count as used lately, seconds.
+pub const LATELY_S: u32 = 8;
+
 /// What a record says about the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordState {
@@ -63,6 +66,8 @@ pub enum RecordState {
 pub struct Recorded {
     /// Pairs that were not there, or had expired.
     pub new_blocks: u32,
+    /// Leading blocks that were there and in use within the last [`LATELY_S`] seconds.
+    pub lately_used: u32,
     /// Pairs that had to go, of this or another endpoint; expired ones are not counted.
     pub evicted: u32,
 }
@@ -164,11 +169,13 @@ impl Index {
         let evictions = self.evictions;
         let capacity = self.recency.capacity(slot.0);
         let mut before = NIL;
-        for &hash in blocks.iter().take(capacity as usize) {
+        for (&hash, seen) in blocks.iter().take(capacity as usize).zip(0..) {
             let id = match self.holders.find(hash, slot.0) {
                 // A hash twice in a row is one block.
                 Some(id) if id == before => continue,
                 Some(id) => {
+                    let at = recorded.lately_used;
+                    recorded.lately_used += u32::from(at == seen && self.was_used_lately(id));
                     recorded.new_blocks += u32::from(self.forget_if_expired(id));
                     self.recency.take(&mut self.holders, id);
                     id
@@ -259,11 +266,16 @@ impl Index {
         }
     }
 
-    /// Forgets all that an endpoint holds, and its capacity, in time proportional to what it holds.
-    pub fn remove(&mut self, slot: Slot) {
+    /// Forgets all that an endpoint holds, in time proportional to it.
+    pub fn clear(&mut self, slot: Slot) {
         for _ in 0..self.recency.held(slot.0) {
             self.drop_pair(self.recency.oldest_of(slot.0));
         }
+    }
+
+    /// Forgets all that an endpoint holds, and its capacity.
+    pub fn remove(&mut self, slot: Slot) {
+        self.clear(slot);
         self.recency.set_capacity(slot, 0);
     }
 
@@ -293,6 +305,11 @@ impl Index {
 
     const fn is_expired(&self, used_s: u32, now_s: u32) -> bool {
         now_s.saturating_sub(used_s) >= self.ttl_s
+    }
+
+    fn was_used_lately(&self, id: u32) -> bool {
+        let pair = self.holders.pair(id);
+        pair.is_some_and(|pair| self.latest_s.saturating_sub(pair.used_s) < LATELY_S)
     }
 
     /// Takes from an expired pair what it stood on; whether it had expired.

@@ -1,1 +1,5 @@
 //! A wasmtime host for the built plugin.
+
+pub mod host;
+pub mod replay;
+pub mod scenario;

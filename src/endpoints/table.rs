@@ -1,0 +1,297 @@
+//! The endpoints of one cluster, by address and by slot.
+//!
+//! Invariants
+//! - an address has one slot while it is listed; a slot that was freed is reused with a new generation,
+//!   so that what is still on its way to the old endpoint changes nothing at the new one;
+//! - at most [`MAX_ENDPOINTS`]: further addresses are not taken in;
+//! - a listing is whole: what it does not name has left.
+//!
+//! Cost: a listing O(endpoints), one hash look-up each; everything else O(1).
+
+use hashbrown::HashMap;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::load::{Health, Load};
+use super::own::{DEFAULT_PREFILL_TOKENS_PER_MS, Own};
+use super::{MAX_ENDPOINTS, Slot};
+use crate::clock::Millis;
+use crate::learn::{PrefillRate, Trust};
+use crate::number::to_f64;
+use crate::pick::filter::Cooldown;
+
+/// One endpoint: what the gateway says of it, what its engine says, what we sent it.
+#[derive(Debug)]
+pub struct Endpoint {
+    /// `ip:port` or `[v6]:port`, as the gateway spells it.
+    pub address: Box<str>,
+    /// Hash of the address: its identity in rendezvous hashing.
+    pub name_hash: u64,
+    /// The gateway's word on its health.
+    pub health: Health,
+    /// The engine's last words.
+    pub load: Load,
+    /// When [`Self::load`] was new.
+    pub load_at: Option<Millis>,
+    /// Fingerprint of the text that [`Self::load`] came from.
+    pub text_print: u64,
+    /// What we had sent without a first token when [`Self::load`] was new.
+    pub waiting_own: u32,
+    /// Our own counts.
+    pub own: Own,
+    /// What other workers have in flight here, as they tell.
+    pub others: Others,
+    /// Consecutive failures.
+    pub cooldown: Cooldown,
+    /// Learned prefill rate.
+    pub rate: PrefillRate,
+    /// How far the index is believed.
+    pub trust: Trust,
+    /// Learned share of a local miss that an outer KV tier answers, 0..=1.
+    pub outer_hit_share: f64,
+    listing: u32,
+}
+
+/// Requests of other workers at an endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Others {
+    /// In flight.
+    pub inflight: u32,
+    /// Of these, without a first token.
+    pub awaiting_first: u32,
+    /// Their uncached prompt tokens.
+    pub prefill_tokens: u64,
+}
+
+/// What a new reading of an engine's load said about its cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// As before.
+    Same,
+    /// Another cache size: what it holds fits another bound.
+    Resized,
+    /// Its counters went back: it restarted, and its cache is empty.
+    Restarted,
+}
+
+impl Endpoint {
+    fn new(address: &str, generation: u32) -> Self {
+        Self {
+            address: address.into(),
+            name_hash: xxh3_64(address.as_bytes()),
+            health: Health::Healthy,
+            load: Load::default(),
+            load_at: None,
+            text_print: 0,
+            waiting_own: 0,
+            own: Own::new(generation),
+            others: Others::default(),
+            cooldown: Cooldown::default(),
+            rate: PrefillRate::default(),
+            trust: Trust::default(),
+            outer_hit_share: 0.0,
+            listing: 0,
+        }
+    }
+
+    /// Prefill rate, learned or assumed, tokens per millisecond.
+    #[must_use]
+    pub fn prefill_rate(&self) -> f64 {
+        self.rate.tokens_per_ms().unwrap_or(DEFAULT_PREFILL_TOKENS_PER_MS)
+    }
+
+    /// Weight of the engine's last words: 1 new, 0 from `stale_after_ms` on.
+    #[must_use]
+    pub fn freshness(&self, stale_after_ms: u64, now: Millis) -> f64 {
+        let Some(at) = self.load_at else { return 0.0 };
+        let age_ms = now.since(at).min(stale_after_ms);
+        1.0 - to_f64(age_ms) / to_f64(stale_after_ms.max(1))
+    }
+
+    /// Takes in what the engine says now.
+    pub fn read(&mut self, load: Load, at: Millis) -> Reading {
+        let went_back = |before: Option<f64>, after: Option<f64>| matches!((before, after), (Some(b), Some(a)) if a < b);
+        let reading = if went_back(self.load.prefix_queries, load.prefix_queries) {
+            Reading::Restarted
+        } else if load.capacity_tokens.is_some() && self.load.capacity_tokens != load.capacity_tokens {
+            Reading::Resized
+        } else {
+            Reading::Same
+        };
+        self.learn_outer_tier(&load);
+        self.load = load;
+        self.load_at = Some(at);
+        self.waiting_own = self.own.awaiting_first.saturating_add(self.others.awaiting_first);
+        reading
+    }
+
+    /// The share of external look-ups that hit since the last reading, smoothed.
+    fn learn_outer_tier(&mut self, load: &Load) {
+        const ALPHA: f64 = 0.2;
+        let grown = |before: Option<f64>, after: Option<f64>| Some(after? - before.unwrap_or(0.0));
+        let queries = grown(self.load.external_prefix_queries, load.external_prefix_queries);
+        let hits = grown(self.load.external_prefix_hits, load.external_prefix_hits);
+        if let (Some(queries), Some(hits)) = (queries, hits)
+            && queries > 0.0
+            && hits >= 0.0
+        {
+            let share = (hits / queries).clamp(0.0, 1.0);
+            self.outer_hit_share += ALPHA * (share - self.outer_hit_share);
+        }
+    }
+}
+
+/// The endpoints of one cluster.
+#[derive(Debug, Default)]
+pub struct Table {
+    slots: Vec<Option<Endpoint>>,
+    by_address: HashMap<Box<str>, Slot>,
+    by_name: HashMap<u64, Slot>,
+    free: Vec<Slot>,
+    listing: u32,
+    generation: u32,
+}
+
+impl Table {
+    /// Starts a whole listing.
+    pub fn begin_listing(&mut self) {
+        self.listing = self.listing.wrapping_add(1);
+    }
+
+    /// Names an endpoint in the listing; `true` when it is new. `None` when the table is full.
+    pub fn list(&mut self, address: &str, health: Health) -> Option<(Slot, bool)> {
+        if let Some(&slot) = self.by_address.get(address) {
+            let listing = self.listing;
+            let endpoint = self.get_mut(slot)?;
+            endpoint.health = health;
+            endpoint.listing = listing;
+            return Some((slot, false));
+        }
+        let slot = self.vacant()?;
+        self.generation = self.generation.wrapping_add(1);
+        let mut endpoint = Endpoint::new(address, self.generation);
+        endpoint.health = health;
+        endpoint.listing = self.listing;
+        self.by_name.insert(endpoint.name_hash, slot);
+        *self.slots.get_mut(usize::from(slot.0))? = Some(endpoint);
+        self.by_address.insert(address.into(), slot);
+        Some((slot, true))
+    }
+
+    /// Ends the listing: whoever it did not name has left. Calls `left` for each.
+    pub fn end_listing(&mut self, mut left: impl FnMut(Slot)) {
+        for (at, place) in self.slots.iter_mut().enumerate() {
+            let Ok(at) = u16::try_from(at) else { continue };
+            if place.as_ref().is_some_and(|endpoint| endpoint.listing != self.listing)
+                && let Some(endpoint) = place.take()
+            {
+                self.by_address.remove(&endpoint.address);
+                self.by_name.remove(&endpoint.name_hash);
+                self.free.push(Slot(at));
+                left(Slot(at));
+            }
+        }
+    }
+
+    fn vacant(&mut self) -> Option<Slot> {
+        if let Some(slot) = self.free.pop() {
+            return Some(slot);
+        }
+        if self.slots.len() >= MAX_ENDPOINTS {
+            return None;
+        }
+        let slot = Slot(u16::try_from(self.slots.len()).ok()?);
+        self.slots.push(None);
+        Some(slot)
+    }
+
+    /// The endpoint in a slot.
+    #[must_use]
+    pub fn get(&self, slot: Slot) -> Option<&Endpoint> {
+        self.slots.get(usize::from(slot.0))?.as_ref()
+    }
+
+    /// The endpoint in a slot.
+    pub fn get_mut(&mut self, slot: Slot) -> Option<&mut Endpoint> {
+        self.slots.get_mut(usize::from(slot.0))?.as_mut()
+    }
+
+    /// The slot of an address.
+    #[must_use]
+    pub fn slot_of(&self, address: &str) -> Option<Slot> {
+        self.by_address.get(address).copied()
+    }
+
+    /// The slot of an address, by its hash.
+    #[must_use]
+    pub fn slot_of_name(&self, name_hash: u64) -> Option<Slot> {
+        self.by_name.get(&name_hash).copied()
+    }
+
+    /// All endpoints.
+    pub fn iter(&self) -> impl Iterator<Item = (Slot, &Endpoint)> {
+        self.slots.iter().enumerate().filter_map(|(at, place)| Some((Slot(u16::try_from(at).ok()?), place.as_ref()?)))
+    }
+
+    /// How many endpoints there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_address.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_address.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(table: &mut Table, addresses: &[&str]) -> Vec<Slot> {
+        table.begin_listing();
+        for address in addresses {
+            table.list(address, Health::Healthy);
+        }
+        let mut left = Vec::new();
+        table.end_listing(|slot| left.push(slot));
+        left
+    }
+
+    #[test]
+    fn who_is_not_listed_has_left_and_its_slot_is_used_again() {
+        let mut table = Table::default();
+        assert_eq!(listed(&mut table, &["a:1", "b:1"]), []);
+        let b = table.slot_of("b:1").unwrap();
+        assert_eq!(listed(&mut table, &["a:1"]), [b]);
+        assert_eq!(table.slot_of("b:1"), None);
+        assert_eq!(listed(&mut table, &["a:1", "c:1"]), []);
+        assert_eq!(table.slot_of("c:1"), Some(b));
+        assert_eq!(table.len(), 2);
+    }
+
+    #[test]
+    fn more_endpoints_than_there_is_room_for_are_left_out() {
+        let mut table = Table::default();
+        table.begin_listing();
+        for n in 0..MAX_ENDPOINTS + 10 {
+            table.list(&format!("10.0.0.1:{n}"), Health::Healthy);
+        }
+        assert_eq!(table.len(), MAX_ENDPOINTS);
+    }
+
+    #[test]
+    fn a_counter_that_went_back_is_a_restart_and_age_takes_weight_away() {
+        let mut table = Table::default();
+        listed(&mut table, &["a:1"]);
+        let endpoint = table.get_mut(Slot(0)).unwrap();
+        assert_eq!(endpoint.freshness(1000, Millis(5)), 0.0);
+        let load = |queries, capacity| Load { prefix_queries: Some(queries), capacity_tokens: Some(capacity), ..Load::default() };
+        assert_eq!(endpoint.read(load(5.0, 100), Millis(0)), Reading::Resized);
+        assert_eq!(endpoint.read(load(6.0, 100), Millis(0)), Reading::Same);
+        assert_eq!(endpoint.read(load(1.0, 100), Millis(1000)), Reading::Restarted);
+        assert_eq!(endpoint.freshness(1000, Millis(1250)), 0.75);
+        assert_eq!(endpoint.freshness(1000, Millis(9999)), 0.0);
+    }
+}

@@ -1,0 +1,170 @@
+//! One configuration at work in one worker: its pools by cluster, its counts, its generator.
+//!
+//! Invariants
+//! - clusters never mix: each has its own pool;
+//! - at most [`MAX_POOLS`] clusters are remembered; the one longest unused goes first, and requests
+//!   still out in it change nothing when they end.
+//!
+//! Cost: a pool is one hash look-up away.
+
+use core::num::NonZeroUsize;
+use std::rc::Rc;
+
+use lru::LruCache;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::clock::Millis;
+use crate::config::{Config, EndpointSource};
+use crate::endpoints::gateway_hosts::{self, Hosts};
+use crate::endpoints::load::Health;
+use crate::endpoints::{scan, snapshot};
+use crate::number::millis;
+use crate::pool::{Listed, Pool};
+use crate::request::PromptPlan;
+use crate::telemetry::{Counter, Gauge, Telemetry};
+
+/// Clusters with a pool at most.
+pub const MAX_POOLS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
+
+/// One configuration at work.
+pub struct Engine {
+    /// The configuration.
+    pub config: Config,
+    /// What was counted.
+    pub telemetry: Telemetry,
+    pub(crate) plan: Rc<PromptPlan>,
+    rng: fastrand::Rng,
+    pools: LruCache<Box<str>, Pool>,
+}
+
+impl Engine {
+    /// An engine without endpoints; `seed` decides exact ties.
+    #[must_use]
+    pub fn new(config: Config, seed: u64) -> Self {
+        Self {
+            plan: Rc::new(PromptPlan::new(&config.prompt)),
+            config,
+            telemetry: Telemetry::default(),
+            rng: fastrand::Rng::with_seed(seed),
+            pools: LruCache::new(MAX_POOLS),
+        }
+    }
+
+    /// The pool of a cluster, made when it is new. A static list of endpoints is in it from the start.
+    pub fn pool(&mut self, cluster: &str) -> Option<(&mut Pool, &Config, &mut Telemetry, &mut fastrand::Rng)> {
+        if !self.pools.contains(cluster) {
+            let mut pool = Pool::new(&self.config);
+            if let EndpointSource::Static(endpoints) = &self.config.endpoints {
+                let listed = endpoints.iter().map(|endpoint| Listed {
+                    address: &endpoint.address,
+                    health: Health::Healthy,
+                    load: None,
+                });
+                pool.list(listed, &self.config, &mut self.telemetry, Millis(0));
+                pool.listed_at = None;
+            }
+            self.pools.put(cluster.into(), pool);
+        }
+        let pool = self.pools.get_mut(cluster)?;
+        Some((pool, &self.config, &mut self.telemetry, &mut self.rng))
+    }
+
+    /// The clusters that have a pool.
+    #[must_use]
+    pub fn clusters(&self) -> Vec<Box<str>> {
+        self.pools.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Whether the listing of a cluster is older than a refresh.
+    pub fn is_listing_due(&mut self, cluster: &str, now: Millis) -> bool {
+        let refresh_ms = millis(self.config.metrics.refresh);
+        let listed_at = self.pools.get(cluster).and_then(|pool| pool.listed_at);
+        listed_at.is_none_or(|at| now.since(at) >= refresh_ms || now < at)
+    }
+
+    /// Takes in a cluster's hosts as Higress gives them, with the text of their metrics.
+    pub fn take_gateway_hosts(&mut self, cluster: &str, raw: &[u8], now: Millis) {
+        let Some((pool, config, telemetry, _)) = self.pool(cluster) else { return };
+        let mut failed = 0;
+        let mut read = 0;
+        let mut listed = Vec::new();
+        for (address, json) in Hosts::new(raw) {
+            let Ok(address) = core::str::from_utf8(address) else { continue };
+            let info = gateway_hosts::host_info(json);
+            let load = info.metrics.and_then(|text| {
+                let print = xxh3_64(text.0);
+                if pool.text_print(address) == Some(print) {
+                    return None;
+                }
+                let load = scan::scan_escaped(text);
+                if load.is_unknown() { failed += 1 } else { read += 1 }
+                Some((load, now, print))
+            });
+            listed.push(Listed { address, health: info.health.unwrap_or(Health::Healthy), load });
+        }
+        telemetry.add(Counter::Scrapes, read);
+        telemetry.add(Counter::ScrapeFailures, failed);
+        pool.list(listed.into_iter(), config, telemetry, now);
+    }
+
+    /// Takes in a cluster's endpoints as another VM published them; `false` when the bytes say nothing.
+    pub fn take_snapshot(&mut self, cluster: &str, bytes: &[u8], now: Millis) -> bool {
+        let Ok(rows) = snapshot::decode(bytes) else {
+            self.telemetry.add(Counter::ListingFailures, 1);
+            return false;
+        };
+        let Some((pool, config, telemetry, _)) = self.pool(cluster) else { return false };
+        let listed: Vec<_> = rows
+            .iter()
+            .map(|row| Listed {
+                address: &row.address,
+                health: row.health.unwrap_or(Health::Healthy),
+                load: (row.read_at != Millis(0) && pool.text_print(&row.address) != Some(row.read_at.0))
+                    .then(|| (row.load.clone(), row.read_at, row.read_at.0)),
+            })
+            .collect();
+        pool.list(listed.into_iter(), config, telemetry, now);
+        true
+    }
+
+    /// Whether a decision falls into the logged sample.
+    pub fn is_sampled(&mut self) -> bool {
+        let rate = self.config.debug.sample_rate;
+        rate > 0.0 && self.rng.f64() < rate
+    }
+
+    /// Notes that the gateway gave no listing: the last one holds.
+    pub fn listing_failed(&mut self) {
+        self.telemetry.add(Counter::ListingFailures, 1);
+    }
+
+    /// Notes that a cluster was looked after: the next time is after another refresh.
+    pub fn listing_seen(&mut self, cluster: &str, now: Millis) {
+        if let Some((pool, ..)) = self.pool(cluster) {
+            pool.listed_at = Some(now);
+        }
+    }
+
+    /// The present levels, over all pools.
+    pub fn gauges(&self, now: Millis) -> [(Gauge, u64); 5] {
+        let (mut endpoints, mut inflight, mut backlog, mut pairs, mut bytes) = (0, 0, 0, 0, 0);
+        for (_, pool) in &self.pools {
+            for (_, endpoint) in pool.table().iter() {
+                endpoints += 1;
+                inflight += u64::from(endpoint.own.inflight);
+                let tokens = endpoint.own.prefill_tokens(endpoint.prefill_rate(), now);
+                backlog += u64::from(crate::number::to_u32(tokens));
+            }
+            let stats = pool.index().stats();
+            pairs += u64::from(stats.pairs);
+            bytes += stats.bytes;
+        }
+        [
+            (Gauge::Endpoints, endpoints),
+            (Gauge::Inflight, inflight),
+            (Gauge::BacklogTokens, backlog),
+            (Gauge::IndexPairs, pairs),
+            (Gauge::IndexBytes, bytes),
+        ]
+    }
+}

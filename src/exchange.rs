@@ -1,0 +1,470 @@
+//! What the workers of one process tell each other, through the host's shared data.
+//!
+//! A gateway runs one VM a worker thread, and each sees a share of the traffic. Every VM owns its keys and
+//! nobody waits for anybody:
+//!
+//! - *head*: what it has in flight at each endpoint, and how far its log reaches;
+//! - *log*: the prefixes that it recorded or took back, in block hashes; a ring of [`RING`] segments.
+//!
+//! A record is told from the block before the first one that was not used lately: what others were told a
+//! moment ago is not told again, so a conversation's next turn costs its new blocks only.
+//!
+//! Invariants
+//! - what a VM reads of another is folded in once, in order; where the ring has gone over something it had
+//!   not read, the gap is counted and the reading goes on behind it;
+//! - counts of a VM that is silent for [`EXPIRY_MS`] do not count; it died, or was rebuilt;
+//! - any bytes can be read: another version, or nonsense, is as if nothing were there.
+//!
+//! Cost: a head is 32 bytes and 20 an endpoint in use; reading it O(endpoints in use). Folding costs one
+//! index record a told block, at most [`FOLD_BLOCKS`] a decision; the rest waits for the next tick.
+
+use crate::clock::Millis;
+use crate::request::BlockHash;
+
+/// Format of heads and segments. Versions do not read each other.
+const VERSION: u8 = 1;
+/// Segments of a log.
+pub const RING: u32 = 8;
+/// A segment is full from this size on, bytes.
+const SEGMENT_BYTES: usize = 8 * 1024;
+/// Blocks of one record told at most: a longer prompt is told by its head.
+const MAX_TOLD_BLOCKS: usize = 1_024;
+/// Blocks folded in at a decision.
+pub const FOLD_BLOCKS: usize = 64;
+/// A VM that is silent this long no longer counts.
+pub const EXPIRY_MS: u64 = 2_000;
+/// Other VMs that are listened to.
+pub const MAX_MEMBERS: usize = 256;
+
+/// What one VM has in flight at one endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// The endpoint, by the hash of its address.
+    pub name_hash: u64,
+    /// Requests.
+    pub inflight: u32,
+    /// Of these, without a first token.
+    pub awaiting_first: u32,
+    /// Their uncached prompt tokens.
+    pub prefill_tokens: u32,
+}
+
+const COUNT_BYTES: usize = 20;
+const HEAD_BYTES: usize = 32;
+const SEGMENT_HEADER_BYTES: usize = 24;
+
+/// One entry of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// What happened.
+    pub what: What,
+    /// Where, by the hash of the endpoint's address.
+    pub name_hash: u64,
+    /// To which blocks, in order.
+    pub blocks: Vec<BlockHash>,
+}
+
+/// What a log entry says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum What {
+    /// The endpoint holds these blocks, or will.
+    Recorded = 1,
+    /// It does not after all.
+    Withdrawn = 2,
+    /// It holds nothing any more.
+    Emptied = 3,
+}
+
+/// One worker's exchange about one cluster.
+#[derive(Debug)]
+pub struct Exchange {
+    is_on: bool,
+    has_news: bool,
+    /// What this worker tells.
+    pub outbox: Outbox,
+    /// The workers that it listens to.
+    pub members: Vec<Member>,
+}
+
+impl Exchange {
+    /// An exchange that tells and hears nothing when it is off.
+    #[must_use]
+    pub fn new(is_on: bool) -> Self {
+        Self { is_on, has_news: false, outbox: Outbox::default(), members: Vec::new() }
+    }
+
+    /// Whether there is anybody to tell.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Adds an entry to the log.
+    pub fn tell(&mut self, what: What, name_hash: u64, blocks: &[BlockHash]) {
+        if self.is_on {
+            self.outbox.tell(what, name_hash, blocks);
+            self.has_news = true;
+        }
+    }
+
+    /// Notes that a count changed.
+    pub fn touch(&mut self) {
+        self.has_news = self.is_on;
+    }
+
+    /// Whether there is something to tell since the last call.
+    pub fn take_news(&mut self) -> bool {
+        core::mem::take(&mut self.has_news)
+    }
+
+    /// Listens to these workers from now on as well.
+    pub fn listen(&mut self, vms: impl Iterator<Item = u64>) {
+        for vm in vms {
+            if self.members.len() < MAX_MEMBERS && self.members.iter().all(|member| member.vm != vm) {
+                self.members.push(Member::new(vm));
+            }
+        }
+    }
+
+    /// A worker that is listened to.
+    pub fn member(&mut self, vm: u64) -> Option<&mut Member> {
+        self.members.iter_mut().find(|member| member.vm == vm)
+    }
+}
+
+/// This VM's side: its log.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    next: u32,
+    segment: u32,
+    first: u32,
+    entries: Vec<u8>,
+    changed: bool,
+}
+
+impl Outbox {
+    /// Adds an entry.
+    pub fn tell(&mut self, what: What, name_hash: u64, blocks: &[BlockHash]) {
+        if self.entries.len() >= SEGMENT_BYTES {
+            self.segment = self.segment.wrapping_add(1);
+            self.first = self.next;
+            self.entries.clear();
+        }
+        let blocks = blocks.get(..MAX_TOLD_BLOCKS).unwrap_or(blocks);
+        self.entries.push(what as u8);
+        self.entries.extend(name_hash.to_le_bytes());
+        self.entries.extend(u16::try_from(blocks.len()).unwrap_or(0).to_le_bytes());
+        for block in blocks {
+            self.entries.extend(block.to_le_bytes());
+        }
+        self.next = self.next.wrapping_add(1);
+        self.changed = true;
+    }
+
+    /// The present segment and its place in the ring, when it changed since the last call. Call it after
+    /// every entry: a segment that fills up is not shown again.
+    pub fn segment(&mut self, vm: u64) -> Option<(u32, Vec<u8>)> {
+        if !core::mem::take(&mut self.changed) {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(SEGMENT_HEADER_BYTES + self.entries.len());
+        bytes.extend([VERSION, 0, 0, 0]);
+        bytes.extend(vm.to_le_bytes());
+        bytes.extend(self.segment.to_le_bytes());
+        bytes.extend(self.first.to_le_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(&self.entries);
+        Some((self.segment % RING, bytes))
+    }
+
+    /// The head.
+    #[must_use]
+    pub fn head(&self, vm: u64, counts: impl Iterator<Item = Count>, now: Millis) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + 8 * COUNT_BYTES);
+        bytes.extend([VERSION, 0, 0, 0]);
+        bytes.extend(vm.to_le_bytes());
+        bytes.extend(now.0.to_le_bytes());
+        bytes.extend(self.next.to_le_bytes());
+        bytes.extend(self.segment.to_le_bytes());
+        bytes.extend([0; 4]);
+        for count in counts {
+            bytes.extend(count.name_hash.to_le_bytes());
+            bytes.extend(count.inflight.to_le_bytes());
+            bytes.extend(count.awaiting_first.to_le_bytes());
+            bytes.extend(count.prefill_tokens.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// Another VM, as far as it was read.
+#[derive(Debug)]
+pub struct Member {
+    /// The VM.
+    pub vm: u64,
+    /// What it has in flight; kept for taking it back when the next head comes.
+    pub counts: Vec<Count>,
+    /// When it last spoke.
+    pub at: Millis,
+    /// Version of the head that was read last, as the host counts.
+    pub version: Option<u32>,
+    reached: u32,
+    segment: u32,
+    next: u32,
+    is_new: bool,
+}
+
+impl Member {
+    /// A VM of which nothing was read yet.
+    #[must_use]
+    pub fn new(vm: u64) -> Self {
+        Self { vm, counts: Vec::new(), at: Millis(0), version: None, reached: 0, segment: 0, next: 0, is_new: true }
+    }
+
+    /// Reads a head; `false` when it says nothing.
+    pub fn read_head(&mut self, bytes: &[u8]) -> bool {
+        let Some((header, counts)) = bytes.split_first_chunk::<HEAD_BYTES>() else { return false };
+        if header.first() != Some(&VERSION) || u64_at(header, 4) != self.vm {
+            return false;
+        }
+        self.at = Millis(u64_at(header, 12));
+        self.reached = u32_at(header, 20);
+        let segment = u32_at(header, 24);
+        if self.is_new {
+            // What it told before we listened: as much as its ring still has.
+            self.is_new = false;
+            self.segment = segment.saturating_sub(RING - 1);
+        }
+        if segment.wrapping_sub(self.segment) >= RING {
+            self.segment = segment.wrapping_sub(RING - 1);
+        }
+        self.counts.clear();
+        for count in counts.chunks_exact(COUNT_BYTES) {
+            self.counts.push(Count {
+                name_hash: u64_at(count, 0),
+                inflight: u32_at(count, 8),
+                awaiting_first: u32_at(count, 12),
+                prefill_tokens: u32_at(count, 16),
+            });
+        }
+        true
+    }
+
+    /// Whether it has been silent so long that it need not be asked again.
+    #[must_use]
+    pub fn is_forgotten(&self, now: Millis) -> bool {
+        now.since(self.at) > 30 * EXPIRY_MS
+    }
+
+    /// Whether its counts still stand.
+    #[must_use]
+    pub fn is_alive(&self, now: Millis) -> bool {
+        now.since(self.at) < EXPIRY_MS
+    }
+
+    /// The place in the ring of the segment to read next; `None` when all was read.
+    #[must_use]
+    pub fn wanted(&self) -> Option<u32> {
+        (self.next != self.reached).then_some(self.segment % RING)
+    }
+
+    /// Reads a segment: hands new entries to `fold` until it has no `budget` of blocks left. Returns how many
+    /// entries were missed, or `None` when this segment gives nothing more for now.
+    pub fn read_segment(&mut self, bytes: &[u8], budget: &mut usize, mut fold: impl FnMut(Told)) -> Option<u32> {
+        let (header, mut entries) = bytes.split_first_chunk::<SEGMENT_HEADER_BYTES>()?;
+        if header.first() != Some(&VERSION) || u64_at(header, 4) != self.vm {
+            return None;
+        }
+        let segment = u32_at(header, 12);
+        let mut number = u32_at(header, 16);
+        let mut missed = 0;
+        let ahead = number.wrapping_sub(self.next);
+        if ahead < u32::MAX / 2 && ahead > 0 {
+            missed = ahead;
+            self.next = number;
+        }
+        self.segment = segment;
+        while let Some((told, rest)) = Told::read(entries) {
+            entries = rest;
+            if number == self.next {
+                if *budget == 0 {
+                    return Some(missed);
+                }
+                *budget = budget.saturating_sub(told.blocks.len().max(1));
+                self.next = self.next.wrapping_add(1);
+                fold(told);
+            }
+            number = number.wrapping_add(1);
+        }
+        if self.next != self.reached {
+            self.segment = segment.wrapping_add(1);
+        }
+        Some(missed)
+    }
+}
+
+impl Told {
+    fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (what, rest) = bytes.split_first()?;
+        let what = [What::Recorded, What::Withdrawn, What::Emptied].into_iter().find(|known| *known as u8 == *what)?;
+        let (name, rest) = rest.split_first_chunk::<8>()?;
+        let (count, rest) = rest.split_first_chunk::<2>()?;
+        let size = usize::from(u16::from_le_bytes(*count)).checked_mul(8)?;
+        let (blocks, rest) = rest.split_at_checked(size)?;
+        let blocks = blocks.chunks_exact(8).map(|block| u64_at(block, 0)).collect();
+        Some((Self { what, name_hash: u64::from_le_bytes(*name), blocks }, rest))
+    }
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let part = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>());
+    part.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let part = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
+    part.map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+/// The VMs that exchange about one cluster, as one shared value: their numbers.
+pub mod members {
+    use super::MAX_MEMBERS;
+
+    /// The numbers in a value.
+    pub fn read(bytes: &[u8]) -> impl Iterator<Item = u64> {
+        bytes.chunks_exact(8).take(MAX_MEMBERS).map(|vm| super::u64_at(vm, 0))
+    }
+
+    /// The value with `me` in it; `None` when it is there already. The oldest goes when there are too many: a
+    /// VM's number only grows.
+    #[must_use]
+    pub fn join(bytes: &[u8], me: u64) -> Option<Vec<u8>> {
+        let mut vms: Vec<u64> = read(bytes).collect();
+        if vms.contains(&me) {
+            return None;
+        }
+        vms.push(me);
+        let skip = vms.len().saturating_sub(MAX_MEMBERS);
+        Some(vms.iter().skip(skip).flat_map(|vm| vm.to_le_bytes()).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A ring of segments, as shared data holds it.
+    type Ring = Vec<Vec<u8>>;
+
+    fn told(what: What, blocks: &[u64]) -> Told {
+        Told { what, name_hash: 7, blocks: blocks.to_vec() }
+    }
+
+    fn tell(outbox: &mut Outbox, ring: &mut Ring, entry: &Told) {
+        outbox.tell(entry.what, entry.name_hash, &entry.blocks);
+        let (place, bytes) = outbox.segment(1).unwrap();
+        ring[place as usize] = bytes;
+    }
+
+    fn listen(member: &mut Member, outbox: &Outbox, ring: &Ring, mut budget: usize) -> (Vec<Told>, u32) {
+        let (mut heard, mut missed) = (Vec::new(), 0);
+        assert!(member.read_head(&outbox.head(1, core::iter::empty(), Millis(5))));
+        for _ in 0..=RING {
+            let Some(place) = member.wanted() else { break };
+            match member.read_segment(&ring[place as usize], &mut budget, |told| heard.push(told)) {
+                Some(more) => missed += more,
+                None => break,
+            }
+            if budget == 0 {
+                break;
+            }
+        }
+        (heard, missed)
+    }
+
+    #[test]
+    fn what_is_told_is_heard_once_and_in_order() {
+        let (mut outbox, mut ring, mut member) = (Outbox::default(), vec![Vec::new(); RING as usize], Member::new(1));
+        let first = told(What::Recorded, &[1, 2, 3]);
+        let second = told(What::Withdrawn, &[3]);
+        tell(&mut outbox, &mut ring, &first);
+        tell(&mut outbox, &mut ring, &second);
+        assert_eq!(listen(&mut member, &outbox, &ring, 100), (vec![first.clone(), second], 0));
+        assert_eq!(listen(&mut member, &outbox, &ring, 100), (vec![], 0));
+        tell(&mut outbox, &mut ring, &first);
+        assert_eq!(listen(&mut member, &outbox, &ring, 100), (vec![first], 0));
+    }
+
+    #[test]
+    fn a_budget_spreads_the_work_and_loses_nothing() {
+        let (mut outbox, mut ring, mut member) = (Outbox::default(), vec![Vec::new(); RING as usize], Member::new(1));
+        let entries: Vec<_> = (0..500u64).map(|n| told(What::Recorded, &[n, n + 1, n + 2])).collect();
+        let mut heard = Vec::new();
+        for entry in &entries {
+            tell(&mut outbox, &mut ring, entry);
+            heard.extend(listen(&mut member, &outbox, &ring, 4).0);
+        }
+        while member.wanted().is_some() {
+            heard.extend(listen(&mut member, &outbox, &ring, 4).0);
+        }
+        assert_eq!(heard, entries);
+    }
+
+    #[test]
+    fn a_reader_that_is_too_slow_counts_what_it_missed_and_goes_on() {
+        let (mut outbox, mut ring, mut member) = (Outbox::default(), vec![Vec::new(); RING as usize], Member::new(1));
+        tell(&mut outbox, &mut ring, &told(What::Recorded, &[0]));
+        listen(&mut member, &outbox, &ring, 100);
+        let blocks: Vec<u64> = (0..100).collect();
+        for _ in 0..1000 {
+            tell(&mut outbox, &mut ring, &told(What::Recorded, &blocks));
+        }
+        let (heard, missed) = listen(&mut member, &outbox, &ring, usize::MAX);
+        assert!(missed > 0 && !heard.is_empty());
+        assert_eq!(heard.len() + missed as usize, 1000);
+        assert_eq!(member.wanted(), None);
+    }
+
+    #[test]
+    fn any_bytes_can_be_read() {
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut outbox = Outbox::default();
+        outbox.tell(What::Recorded, 7, &[1, 2, 3]);
+        let (_, segment) = outbox.segment(1).unwrap();
+        let head = outbox.head(1, [Count { name_hash: 7, inflight: 1, ..Count::default() }].into_iter(), Millis(1));
+        for _ in 0..20_000 {
+            let mut bytes = if rng.bool() { segment.clone() } else { head.clone() };
+            for _ in 0..rng.usize(0..4) {
+                let at = rng.usize(..bytes.len());
+                bytes[at] = rng.u8(..);
+            }
+            bytes.truncate(rng.usize(..=bytes.len()));
+            let mut member = Member::new(1);
+            member.read_head(&bytes);
+            member.read_segment(&bytes, &mut 10, |_| {});
+            let _ = members::join(&bytes, 5);
+        }
+    }
+
+    #[test]
+    fn members_join_once_and_the_oldest_makes_room() {
+        let mut value = Vec::new();
+        for vm in 0..300 {
+            value = members::join(&value, vm).unwrap();
+            assert_eq!(members::join(&value, vm), None);
+        }
+        let vms: Vec<_> = members::read(&value).collect();
+        assert_eq!((vms.len(), vms.first(), vms.last()), (MAX_MEMBERS, Some(&44), Some(&299)));
+    }
+
+    #[test]
+    fn silence_ends_what_counts() {
+        let mut member = Member::new(1);
+        let outbox = Outbox::default();
+        member.read_head(&outbox.head(1, [Count::default()].into_iter(), Millis(1000)));
+        assert_eq!(member.counts.len(), 1);
+        assert!(member.is_alive(Millis(2999)));
+        assert!(!member.is_alive(Millis(3000)));
+    }
+}

@@ -1,0 +1,219 @@
+//! What responses teach: bytes per token of a model, an endpoint's prefill rate, how far to trust the
+//! index about an endpoint.
+//!
+//! Every figure moves only as fast as evidence comes (exponential smoothing) and stays inside fixed
+//! bounds, so one odd answer cannot turn decisions over. Cost: O(1) an answer.
+
+use core::num::NonZeroUsize;
+
+use lru::LruCache;
+
+use crate::number::to_f64;
+
+/// Bytes per token assumed for a model that no answer has told about.
+pub const DEFAULT_BYTES_PER_TOKEN: f64 = 4.0;
+const BYTES_PER_TOKEN: core::ops::RangeInclusive<f64> = 0.5..=32.0;
+/// Models remembered.
+const MODELS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
+/// Prompts shorter than this are mostly template: their ratio says little.
+const MIN_PROMPT_TOKENS: u32 = 64;
+const RATIO_ALPHA: f64 = 0.1;
+
+/// Prefill rates that an accelerator can have, tokens per millisecond.
+const RATE: core::ops::RangeInclusive<f64> = 0.05..=1_000.0;
+const RATE_ALPHA: f64 = 0.1;
+/// Work under which a first token's delay is network and scheduling, not prefill.
+const MIN_WORK_TOKENS: f64 = 512.0;
+
+/// Bytes of prompt per token, by model.
+pub struct BytesPerToken {
+    models: LruCache<u64, f64>,
+    overall: f64,
+}
+
+impl Default for BytesPerToken {
+    fn default() -> Self {
+        Self { models: LruCache::new(MODELS), overall: DEFAULT_BYTES_PER_TOKEN }
+    }
+}
+
+impl BytesPerToken {
+    /// The ratio of a model (by the hash of its name); of all models while this one is unknown.
+    #[must_use]
+    pub fn of(&self, model: u64) -> f64 {
+        self.models.peek(&model).copied().unwrap_or(self.overall)
+    }
+
+    /// The ratio over all models.
+    #[must_use]
+    pub fn overall(&self) -> f64 {
+        self.overall
+    }
+
+    /// An engine counted `tokens` for a prompt of `bytes`.
+    pub fn observe(&mut self, model: u64, bytes: u64, tokens: u32) {
+        if tokens < MIN_PROMPT_TOKENS {
+            return;
+        }
+        let ratio = clamp(to_f64(bytes) / f64::from(tokens), &BYTES_PER_TOKEN);
+        match self.models.get_mut(&model) {
+            Some(known) => smooth(known, ratio, RATIO_ALPHA),
+            None => {
+                self.models.put(model, ratio);
+            }
+        }
+        smooth(&mut self.overall, ratio, RATIO_ALPHA);
+    }
+}
+
+/// An endpoint's prefill rate from the first tokens that it gave us.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PrefillRate {
+    tokens_per_ms: Option<f64>,
+}
+
+impl PrefillRate {
+    /// Tokens per millisecond, once known.
+    #[must_use]
+    pub fn tokens_per_ms(self) -> Option<f64> {
+        self.tokens_per_ms
+    }
+
+    /// A first token came `ttft_ms` after a request was sent with `work_tokens` to compute before it
+    /// (its own and those ahead of it).
+    pub fn observe(&mut self, work_tokens: f64, ttft_ms: u64) {
+        if work_tokens < MIN_WORK_TOKENS || ttft_ms == 0 {
+            return;
+        }
+        let rate = clamp(work_tokens / to_f64(ttft_ms), &RATE);
+        match &mut self.tokens_per_ms {
+            Some(known) => smooth(known, rate, RATE_ALPHA),
+            unknown => *unknown = Some(rate),
+        }
+    }
+}
+
+/// How far the index is believed about an endpoint: a factor on its assumed cache size.
+#[derive(Clone, Copy, Debug)]
+pub struct Trust {
+    factor: f64,
+    blanks: u8,
+}
+
+const TRUST_MIN: f64 = 0.125;
+const TRUST_LOST: f64 = 0.9;
+const TRUST_WON: f64 = 1.02;
+/// Predictions smaller than this prove nothing when they fail.
+const MIN_PREDICTED_TOKENS: f64 = 256.0;
+/// Predictions in a row of which next to nothing was there, until the cache is taken for emptied.
+const BLANKS: u8 = 3;
+
+/// What an engine's word on its cache means for the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// About what was predicted, or too little to judge by.
+    Fits,
+    /// Clearly less: it keeps less than assumed.
+    Short,
+    /// Nothing, again and again: its cache was emptied.
+    Emptied,
+}
+
+impl Default for Trust {
+    fn default() -> Self {
+        Self { factor: 1.0, blanks: 0 }
+    }
+}
+
+impl Trust {
+    /// The factor, 1/8 to 1.
+    #[must_use]
+    pub fn factor(self) -> f64 {
+        self.factor
+    }
+
+    /// An engine told how much of a prompt it had cached.
+    pub fn compare(&mut self, predicted_tokens: f64, delivered_tokens: f64, block_tokens: f64) -> Verdict {
+        if predicted_tokens < MIN_PREDICTED_TOKENS.max(2.0 * block_tokens) {
+            return Verdict::Fits;
+        }
+        if delivered_tokens + 2.0 * block_tokens >= predicted_tokens * 0.9 {
+            self.blanks = 0;
+            self.factor = (self.factor * TRUST_WON).min(1.0);
+            return Verdict::Fits;
+        }
+        self.factor = (self.factor * TRUST_LOST).max(TRUST_MIN);
+        self.blanks = if delivered_tokens < predicted_tokens * 0.25 { self.blanks.saturating_add(1) } else { 0 };
+        if self.blanks < BLANKS {
+            return Verdict::Short;
+        }
+        *self = Self::default();
+        Verdict::Emptied
+    }
+}
+
+fn smooth(known: &mut f64, seen: f64, alpha: f64) {
+    *known += alpha * (seen - *known);
+}
+
+fn clamp(value: f64, bounds: &core::ops::RangeInclusive<f64>) -> f64 {
+    if value.is_nan() { *bounds.start() } else { value.clamp(*bounds.start(), *bounds.end()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_models_first_answer_sets_its_ratio_and_later_ones_move_it_slowly() {
+        let mut learned = BytesPerToken::default();
+        assert_eq!(learned.of(7), DEFAULT_BYTES_PER_TOKEN);
+        learned.observe(7, 300, 100);
+        assert_eq!(learned.of(7), 3.0);
+        learned.observe(7, 100_000, 100);
+        assert!((learned.of(7) - 5.9).abs() < 1e-9, "bounded at 32 bytes a token, a tenth of the way");
+        assert!(learned.of(8) < DEFAULT_BYTES_PER_TOKEN + 3.0);
+        learned.observe(9, 1, 10);
+        assert_eq!(learned.of(9), learned.overall(), "too short to say");
+    }
+
+    #[test]
+    fn the_rate_needs_real_work() {
+        let mut rate = PrefillRate::default();
+        rate.observe(100.0, 1);
+        rate.observe(10_000.0, 0);
+        assert_eq!(rate.tokens_per_ms(), None);
+        rate.observe(10_000.0, 1000);
+        assert_eq!(rate.tokens_per_ms(), Some(10.0));
+    }
+
+    #[test]
+    fn trust_falls_with_shortfalls_and_comes_back() {
+        let mut trust = Trust::default();
+        assert_eq!(trust.compare(1000.0, 500.0, 16.0), Verdict::Short);
+        assert!(trust.factor() < 1.0);
+        for _ in 0..200 {
+            assert_eq!(trust.compare(1000.0, 1000.0, 16.0), Verdict::Fits);
+        }
+        assert_eq!(trust.factor(), 1.0);
+        for _ in 0..200 {
+            trust.compare(1000.0, 500.0, 16.0);
+        }
+        assert_eq!(trust.factor(), TRUST_MIN);
+        assert_eq!(trust.compare(100.0, 0.0, 16.0), Verdict::Fits, "too small to prove anything");
+    }
+
+    #[test]
+    fn only_blanks_in_a_row_mean_an_emptied_cache() {
+        let mut trust = Trust::default();
+        for _ in 0..2 {
+            assert_eq!(trust.compare(1000.0, 0.0, 16.0), Verdict::Short);
+            assert_eq!(trust.compare(1000.0, 0.0, 16.0), Verdict::Short);
+            assert_eq!(trust.compare(1000.0, 990.0, 16.0), Verdict::Fits);
+        }
+        trust.compare(1000.0, 0.0, 16.0);
+        trust.compare(1000.0, 0.0, 16.0);
+        assert_eq!(trust.compare(1000.0, 0.0, 16.0), Verdict::Emptied);
+        assert_eq!(trust.factor(), 1.0, "judged afresh");
+    }
+}

@@ -1,0 +1,71 @@
+//! Replay: what a way of choosing endpoints is worth, on a trace or on generated traffic.
+//!
+//! ```text
+//! workload -> requests -> simulate (event queue) <-> engine (cache, prefill, decodes)
+//!                            |  ^
+//!                            v  |  picks and what a gateway gets to see
+//!                         Gateway: rules of the field | warmroute | (oracle: sees all)
+//! ```
+//!
+//! Time is simulated, in milliseconds. A run depends on nothing but its options and its seed.
+
+pub mod block_cache;
+pub mod book;
+pub mod engine;
+pub mod report;
+pub mod rules;
+pub mod simulate;
+pub mod warm;
+pub mod workload;
+
+#[cfg(test)]
+mod tests;
+
+use engine::Metrics;
+
+/// Tokens of a block: the trace's, and the engines'.
+pub const BLOCK_TOKENS: u32 = 512;
+
+/// One request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Arrival.
+    pub at_ms: f64,
+    /// Prompt tokens.
+    pub tokens: u32,
+    /// Tokens of the answer.
+    pub output_tokens: u32,
+    /// One id a block of the prompt; equal ids from the start = equal prefix.
+    pub blocks: Vec<u64>,
+    /// Conversation it belongs to, as a gateway reads it off the prompt.
+    pub conversation: u64,
+    /// Whether the prompt holds an earlier answer.
+    pub later_turn: bool,
+    /// Tokens before the newest turn.
+    pub head_tokens: u32,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The answer is whole.
+    Done,
+    /// 5xx or reset.
+    Failed,
+}
+
+/// One worker of a gateway: told what a proxy is told, and asked for picks.
+///
+/// Engines are numbers from 0; a request is its place in the workload.
+pub trait Gateway {
+    /// Picks one of the engines that are `up`.
+    fn pick(&mut self, now_ms: f64, request: usize, body: &Request, up: &[bool]) -> usize;
+    /// The first body chunk of an answer went by.
+    fn first_token(&mut self, now_ms: f64, request: usize);
+    /// A request ended.
+    fn end(&mut self, now_ms: f64, request: usize, end: End);
+    /// The metrics of all engines were read; `None` = the engine is down.
+    fn metrics(&mut self, now_ms: f64, metrics: &[Option<Metrics>]);
+    /// An engine left, or came back as another process: what was known of it is void.
+    fn left(&mut self, engine: usize);
+}

@@ -1,0 +1,93 @@
+//! What engines and Envoy's admin interface answer to the plugin's own calls.
+
+use serde_json::{Value, json};
+
+use super::model::{Callouts, Health, Host};
+use crate::host::{Callout, HeaderMap, Health as HostHealth, UpstreamHost, header, header_map};
+
+/// A host as the gateway keeps it.
+pub(super) fn upstream_host(host: &Host) -> UpstreamHost {
+    UpstreamHost {
+        address: host.address.clone(),
+        health: match host.health {
+            Health::Healthy => HostHealth::Healthy,
+            Health::Degraded => HostHealth::Degraded,
+            Health::Unhealthy => HostHealth::Unhealthy,
+        },
+        metrics: metrics_text(host).map(String::into_bytes),
+    }
+}
+
+fn metrics_text(host: &Host) -> Option<String> {
+    if host.metrics.is_some() {
+        return host.metrics.clone();
+    }
+    let vllm = host.vllm.as_ref()?;
+    let labels = r#"{engine="0",model_name="m"}"#;
+    let mut text = format!(
+        "vllm:num_requests_waiting{labels} {:.1}\nvllm:num_requests_running{labels} {:.1}\nvllm:kv_cache_usage_perc{labels} {}\n",
+        f64::from(vllm.waiting),
+        f64::from(vllm.running),
+        vllm.kv_use
+    );
+    if let Some(blocks) = vllm.gpu_blocks {
+        let info = format!(
+            "vllm:cache_config_info{{block_size=\"16\",engine=\"0\",num_gpu_blocks=\"{blocks}\"}} 1.0\n"
+        );
+        text.push_str(&info);
+    }
+    Some(text)
+}
+
+/// The answer to a callout; `None` = none comes.
+pub(super) fn answer(
+    callouts: Callouts,
+    cluster: &str,
+    hosts: &[Host],
+    call: &Callout,
+) -> Option<(HeaderMap, Vec<u8>)> {
+    let status = |code: &str| header_map(&[(":status", code)]);
+    match callouts {
+        Callouts::Never => return None,
+        Callouts::Refused => return Some((status("503"), b"no healthy upstream".to_vec())),
+        Callouts::Answered => {}
+    }
+    let path = header(&call.headers, ":path").unwrap_or_default();
+    if path.starts_with(b"/clusters") {
+        return Some((
+            status("200"),
+            clusters(cluster, hosts).to_string().into_bytes(),
+        ));
+    }
+    let aim = header(&call.headers, "x-gateway-destination-endpoint").unwrap_or_default();
+    let host = hosts
+        .iter()
+        .find(|host| host.address.as_bytes() == aim && host.health != Health::Unhealthy);
+    match host {
+        Some(host) => Some((
+            status("200"),
+            metrics_text(host).unwrap_or_default().into_bytes(),
+        )),
+        None => Some((status("503"), b"upstream connect error".to_vec())),
+    }
+}
+
+/// `GET /clusters?format=json` of Envoy's admin interface.
+fn clusters(cluster: &str, hosts: &[Host]) -> Value {
+    let statuses: Vec<Value> = hosts
+        .iter()
+        .map(|host| {
+            let (address, port) = host.address.rsplit_once(':').unwrap_or((&host.address, "0"));
+            let address = address.trim_start_matches('[').trim_end_matches(']');
+            let mut health = json!({ "eds_health_status": "HEALTHY" });
+            if host.health == Health::Unhealthy {
+                health["failed_active_health_check"] = json!(true);
+            }
+            json!({
+                "address": { "socket_address": { "address": address, "port_value": port.parse::<u16>().unwrap_or(0) } },
+                "health_status": health,
+            })
+        })
+        .collect();
+    json!({ "cluster_statuses": [{ "name": cluster, "host_statuses": statuses }] })
+}

@@ -1,0 +1,156 @@
+//! Compares an outcome with what its scenario expects.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::model::{Action, Pick, Request, Scenario};
+use super::run::{Outcome, RequestOutcome};
+
+/// One thing that is not as expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Where: a request's name and what of it, a metric.
+    pub place: String,
+    /// What the file expects.
+    pub wanted: String,
+    /// What came.
+    pub got: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{}: wanted {}, got {}",
+            self.place, self.wanted, self.got
+        )
+    }
+}
+
+/// All differences; none = the scenario holds.
+#[must_use]
+pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Difference> {
+    let mut found = Found(Vec::new());
+    found.compare(
+        "configuration accepted",
+        &!scenario.expect.config_refused,
+        &outcome.accepted,
+    );
+    for error in &outcome.errors {
+        found.add("run", "no error", error);
+    }
+    if outcome.accepted {
+        for step in &scenario.steps {
+            match &step.action {
+                Action::Request(request) => found.request(request, outcome),
+                Action::Response(response) => {
+                    let headers = outcome
+                        .requests
+                        .get(&response.to)
+                        .map(|got| &got.downstream_headers);
+                    found.headers(
+                        &response.to,
+                        "response",
+                        &response.downstream_headers,
+                        headers,
+                    );
+                }
+                _ => {}
+            }
+        }
+    }
+    for (name, wanted) in &scenario.expect.metrics {
+        found.compare(
+            &format!("metric {name}"),
+            wanted,
+            outcome.metrics.get(name).unwrap_or(&0),
+        );
+    }
+    found.0
+}
+
+struct Found(Vec<Difference>);
+
+impl Found {
+    fn add(&mut self, place: &str, wanted: impl fmt::Display, got: impl fmt::Display) {
+        self.0.push(Difference {
+            place: place.to_owned(),
+            wanted: wanted.to_string(),
+            got: got.to_string(),
+        });
+    }
+
+    fn compare<T: PartialEq + fmt::Debug>(&mut self, place: &str, wanted: &T, got: &T) {
+        if wanted != got {
+            self.add(place, format!("{wanted:?}"), format!("{got:?}"));
+        }
+    }
+
+    fn request(&mut self, request: &Request, outcome: &Outcome) {
+        let name = &request.name;
+        let Some(got) = outcome.requests.get(name) else {
+            self.add(name, "to be played", "nothing");
+            return;
+        };
+        self.pick(request, got, outcome);
+        self.compare(
+            &format!("{name}: body untouched"),
+            &true,
+            &got.body_untouched,
+        );
+        self.compare(&format!("{name}: hangs"), &request.hangs, &got.hangs);
+        self.compare(
+            &format!("{name}: local reply"),
+            &request.local_reply,
+            &got.local_reply,
+        );
+        self.headers(
+            name,
+            "request",
+            &request.upstream_headers,
+            Some(&got.upstream_headers),
+        );
+    }
+
+    fn pick(&mut self, request: &Request, got: &RequestOutcome, outcome: &Outcome) {
+        let picked = got.picked.as_ref();
+        let of = |other: &String| {
+            outcome
+                .requests
+                .get(other)
+                .and_then(|other| other.picked.as_ref())
+        };
+        let holds = match &request.pick {
+            Pick::To(address) => picked == Some(address),
+            Pick::OneOf(addresses) => picked.is_some_and(|address| addresses.contains(address)),
+            Pick::SameAs(other) => picked.is_some() && picked == of(other),
+            Pick::NotAs(other) => picked.is_some() && of(other).is_some() && picked != of(other),
+            Pick::Any => picked.is_some(),
+            Pick::None => picked.is_none(),
+        };
+        if !holds {
+            self.add(
+                &format!("{}: pick", request.name),
+                format!("{:?}", request.pick),
+                format!("{picked:?}"),
+            );
+        }
+    }
+
+    fn headers(
+        &mut self,
+        name: &str,
+        kind: &str,
+        wanted: &BTreeMap<String, Option<String>>,
+        got: Option<&BTreeMap<String, String>>,
+    ) {
+        for (header, value) in wanted {
+            let there = got.and_then(|headers| headers.get(header));
+            self.compare(
+                &format!("{name}: {kind} header {header}"),
+                &value.as_ref(),
+                &there,
+            );
+        }
+    }
+}
