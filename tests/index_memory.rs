@@ -84,7 +84,7 @@ impl Measured {
         let stats = self.index.stats();
         assert_eq!(allocated, stats.bytes);
         assert!(stats.pairs <= self.max_pairs);
-        assert!(allocated <= u64::from(self.max_pairs) * 43 + (256 << 10));
+        assert!(allocated <= u64::from(self.max_pairs) * 42 + (256 << 10));
         allocated
     }
 }

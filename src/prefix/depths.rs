@@ -77,16 +77,24 @@ impl Depths {
         self.matching = active;
         let mut count = active.len();
         let mut depth = 1;
-        for &hash in rest {
-            if count == 0 {
-                return;
-            }
+        let mut rest = rest.iter();
+        while count > 1 {
+            let Some(&hash) = rest.next() else { break };
             if let Kept::Some(kept) = holders.keep(hash, &active, count) {
                 self.set_all(&active.without(&kept), depth);
                 count = kept.len();
                 active = kept;
             }
             depth += 1;
+        }
+        // A single endpoint that is left is asked for alone: less to do a block.
+        if let (1, Some(slot)) = (count, active.iter().next()) {
+            for &hash in rest {
+                if holders.find(hash, slot.0).is_none() {
+                    break;
+                }
+                depth += 1;
+            }
         }
         self.set_all(&active, depth);
     }

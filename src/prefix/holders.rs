@@ -10,7 +10,7 @@
 //! - a block is wide or narrow, never both; it turns narrow again below [`NARROW_BELOW`] holders;
 //! - so wide nodes never exceed a sixteenth of the pairs.
 //!
-//! Memory: 28 bytes a pair, 4 to 5.4 for its bucket, and for a wide block 9 more at worst (0.3 at 512 holders).
+//! Memory: 28 bytes a pair, 4 for its bucket, and for a wide block 9 more at worst (0.3 at 512 holders).
 
 use super::arena::{Arena, Chained, NIL};
 use super::directory::{Directory, MAX_CHAIN};
@@ -175,6 +175,7 @@ impl Holders {
     }
 
     /// The pair's id.
+    #[inline]
     pub(super) fn find(&self, hash: BlockHash, slot: u16) -> Option<u32> {
         let key = block_key(hash);
         let narrow = self.find_in(key, hash, slot);

@@ -22,9 +22,9 @@
 //! Cost: `matches` one look-up a block for all endpoints together, until nobody matches; `record` one look-up a block,
 //! and constant work for each new one, whatever the number of holders. Nothing is ever hashed again in one go.
 //!
-//! Memory: 33.4 bytes a pair when each block has one holder, 42.3 at worst, and a fixed 60 KB. It grows in small
+//! Memory: 32 bytes a pair when each block has one holder, 42 at worst, and a fixed 30 KB. It grows in small
 //! segments up to what `max_pairs` needs and no further, however long it runs: [`IndexStats::bytes`] stays under
-//! `max_pairs * 43 + 256 KB`.
+//! `max_pairs * 42 + 256 KB`.
 
 mod arena;
 mod depths;
