@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use warmroute_harness::host::Artifact;
 use warmroute_harness::scenario::{
-    Body, Difference, Outcome, Run, Scenario, check, run_in_harness,
+    Body, Difference, GatewayKind, Outcome, Run, Scenario, check, run_in_harness,
 };
 
 /// Asks for the body, overrides with a fixed address at its end, counts decisions.
