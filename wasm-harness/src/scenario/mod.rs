@@ -17,7 +17,7 @@ mod run;
 pub use body::{Body, Message};
 pub use check::{Difference, check};
 pub use model::{
-    Action, Callouts, Expect, GatewaySetup, Health, Host, Levels, Pick, Request, Response, Run,
-    Scenario, Step, Vllm,
+    Action, Callouts, Expect, GatewayKind, GatewaySetup, Health, Host, Levels, Pick, Request,
+    Response, Run, Scenario, Step, Vllm,
 };
 pub use run::{Outcome, RequestOutcome, run_in_harness};

@@ -14,6 +14,9 @@ pub struct Scenario {
     pub name: String,
     /// Where it runs.
     pub levels: Levels,
+    /// The gateways that it is about; empty = all.
+    #[serde(default)]
+    pub gateways: Vec<GatewayKind>,
     /// The plugin's configuration.
     #[serde(default)]
     pub config: serde_json::Map<String, serde_json::Value>,
@@ -45,6 +48,22 @@ impl Scenario {
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         Ok(serde_saphyr::from_str(text)?)
     }
+
+    /// Whether it is about this gateway.
+    #[must_use]
+    pub fn is_about(&self, gateway: GatewayKind) -> bool {
+        self.gateways.is_empty() || self.gateways.contains(&gateway)
+    }
+}
+
+/// A gateway, as files name it.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum GatewayKind {
+    /// Stock Envoy.
+    Envoy,
+    /// Higress.
+    Higress,
 }
 
 /// Where a scenario runs.

@@ -293,7 +293,8 @@ impl<'a> Player<'a> {
         let picked = self
             .vm
             .seen(open.stream)
-            .and_then(|seen| seen.picked.clone());
+            .and_then(|seen| seen.picked.as_deref());
+        let picked = picked.map(|list| first_of(list).to_owned());
         let served_by = response.served_by.clone().or(picked);
         self.vm
             .update_spec(open.stream, |spec| spec.upstream_address = served_by);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use warmroute_harness::host::Artifact;
 use warmroute_harness::scenario::{
-    Body, Difference, Outcome, Run, Scenario, check, run_in_harness,
+    Body, Difference, GatewayKind, Outcome, Run, Scenario, check, run_in_harness,
 };
 
 /// Asks for the body, overrides with a fixed address at its end, counts decisions.
@@ -185,4 +185,41 @@ fn generated_conversations_share_exactly_their_common_turns() {
     );
     assert!(two.starts_with(common) && two.contains("w8-0"), "{two}");
     assert_eq!(body("{json: {b: [1]}}"), r#"{"b":[1]}"#);
+}
+
+/// Lists two endpoints in Envoy's pick header; counts answers of the first.
+const LISTS: &str = r#"(module
+  (import "env" "proxy_replace_header_map_value" (func $replace (param i32 i32 i32 i32 i32) (result i32)))
+  (import "env" "proxy_get_property" (func $property (param i32 i32 i32 i32) (result i32)))
+  (import "env" "proxy_define_metric" (func $define (param i32 i32 i32 i32) (result i32)))
+  (import "env" "proxy_record_metric" (func $record (param i32 i64) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "x-gateway-destination-endpoint")
+  (data (i32.const 32) "10.0.0.2:80,10.0.0.1:80")
+  (data (i32.const 64) "upstream\00addresslength")
+  (func (export "malloc") (param i32) (result i32) (i32.const 4096))
+  (func (export "proxy_abi_version_0_2_1"))
+  (func (export "proxy_on_vm_start") (param i32 i32) (result i32)
+    (i32.eqz (call $define (i32.const 1) (i32.const 80) (i32.const 6) (i32.const 200))))
+  (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+    (call $replace (i32.const 0) (i32.const 0) (i32.const 30) (i32.const 32) (i32.const 23)))
+  (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
+    (drop (call $property (i32.const 64) (i32.const 16) (i32.const 204) (i32.const 208)))
+    (call $record (i32.load (i32.const 200)) (i64.load32_u (i32.const 208)))))"#;
+
+#[test]
+fn the_first_of_a_list_is_the_pick_and_serves() {
+    let file = r#"
+name: a list
+gateways: [envoy]
+levels: {native: {skip: no core in it}, harness: run, envoy: {skip: no Envoy in it}}
+steps:
+  - do: {request: {name: one, method: GET, pick: {to: "10.0.0.2:80"}}}
+  - do: {response: {to: one}}
+expect: {metrics: {length: 11}}
+"#;
+    let scenario = Scenario::parse(file).unwrap();
+    assert!(scenario.is_about(GatewayKind::Envoy) && !scenario.is_about(GatewayKind::Higress));
+    let outcome = run_in_harness(&scenario, &Artifact::load(LISTS.as_bytes()).unwrap()).unwrap();
+    assert_eq!(check(&scenario, &outcome), []);
 }
