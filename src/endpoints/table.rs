@@ -11,13 +11,13 @@
 use hashbrown::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::cooldown::Cooldown;
 use super::load::{Health, Load};
 use super::own::{DEFAULT_PREFILL_TOKENS_PER_MS, Own};
 use super::{MAX_ENDPOINTS, Slot};
 use crate::clock::Millis;
 use crate::learn::{PrefillRate, Trust};
 use crate::number::to_f64;
-use crate::pick::filter::Cooldown;
 
 /// One endpoint: what the gateway says of it, what its engine says, what we sent it.
 #[derive(Debug)]
