@@ -47,13 +47,15 @@ optimise() { # in out
     say "no wasm-opt (Debian: apt-get install binaryen): $2 stays as linked, larger and slower"
     cp "$1" "$2"
   elif wasm-opt -O3 "${FEATURES[@]}" "$1" -o "$2" 2>"$work/wasm-opt.log"; then
-    say "$2: $(wasm-opt --version) -O3, $(stat -c %s "$1") -> $(stat -c %s "$2") bytes"
+    optimiser="$(wasm-opt --version) -O3"
+    say "$2: $optimiser, $(stat -c %s "$1") -> $(stat -c %s "$2") bytes"
   else
     say "$(wasm-opt --version) cannot read this module ($(head -1 "$work/wasm-opt.log")): $2 stays as linked"
     cp "$1" "$2"
   fi
 }
 
+optimiser="no wasm-opt"
 work=$target_dir/finish
 mkdir -p "$work" dist
 say "with $("$rustc" --version)"
@@ -69,5 +71,7 @@ for host in envoy higress; do
   # An unchanged plugin keeps its time stamp, so that nothing that depends on it runs again.
   cmp -s "$work/warmroute-$host.wasm" "dist/warmroute-$host.wasm" || cp "$work/warmroute-$host.wasm" dist/
 done
+# For which build the figures in benches/budget.json are exact.
+echo "$("$rustc" --version), $optimiser" >dist/BUILT_WITH
 (cd dist && sha256sum warmroute-envoy.wasm warmroute-higress.wasm >SHA256SUMS)
 sed 's/^/build: dist: /' dist/SHA256SUMS
