@@ -93,6 +93,30 @@ impl PrefillRate {
     }
 }
 
+/// What an endpoint's first tokens take beyond the computing that was predicted: its step, its network,
+/// what others sent it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Queueing {
+    ms: f64,
+}
+
+const QUEUEING_ALPHA: f64 = 0.1;
+const QUEUEING_MAX_MS: f64 = 60_000.0;
+
+impl Queueing {
+    /// The delay, milliseconds.
+    #[must_use]
+    pub fn ms(self) -> f64 {
+        self.ms
+    }
+
+    /// A first token came `ttft_ms` after its request, of which `computing_ms` were predicted.
+    pub fn observe(&mut self, ttft_ms: u64, computing_ms: f64) {
+        let beyond = clamp(to_f64(ttft_ms) - computing_ms, &(0.0..=QUEUEING_MAX_MS));
+        smooth(&mut self.ms, beyond, QUEUEING_ALPHA);
+    }
+}
+
 /// How far the index is believed about an endpoint: a factor on its assumed cache size.
 #[derive(Clone, Copy, Debug)]
 pub struct Trust {
@@ -185,6 +209,17 @@ mod tests {
         assert_eq!(rate.tokens_per_ms(), None);
         rate.observe(10_000, 1000);
         assert_eq!(rate.tokens_per_ms(), Some(10.0));
+    }
+
+    #[test]
+    fn queueing_is_what_computing_does_not_explain() {
+        let mut queueing = Queueing::default();
+        queueing.observe(100, 200.0);
+        assert_eq!(queueing.ms(), 0.0, "faster than predicted is no queue");
+        for _ in 0..100 {
+            queueing.observe(300, 200.0);
+        }
+        assert!((queueing.ms() - 100.0).abs() < 1.0);
     }
 
     #[test]

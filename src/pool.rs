@@ -65,8 +65,9 @@ pub struct Sent {
     pub matched_tokens: f64,
     /// Estimated prompt tokens.
     pub prompt_tokens: f64,
-    /// Predicted time to the first token.
+    /// Predicted time to the first token; of it, computing.
     pub ttft_ms: Option<f64>,
+    computing_ms: Option<f64>,
     /// Moment of the decision.
     pub at: Millis,
     /// Hash of the model's name.
@@ -236,6 +237,7 @@ impl Pool {
             matched_tokens: self.matched_tokens(winner.slot, prompt, per_token),
             prompt_tokens: ask.prompt_tokens,
             ttft_ms: winner.ttft_ms,
+            computing_ms: None,
             at: now,
             model,
             matched_blocks: self.depths.of(winner.slot),
@@ -278,6 +280,7 @@ impl Pool {
     fn gather(&mut self, question: &Question<'_>, per_token: f64, config: &Config, now: Millis) {
         self.candidates.clear();
         let adapter = self.adapter(&question.prompt.model);
+        let stale_after_ms = millis(config.metrics.stale_after);
         for (slot, endpoint) in self.table.iter() {
             let standing = Standing {
                 healthy: endpoint.health != Health::Unhealthy,
@@ -292,7 +295,7 @@ impl Pool {
                     slot,
                     name_hash: endpoint.name_hash,
                     matched_tokens: self.matched_tokens(slot, question.prompt, per_token),
-                    signals: signals(endpoint, adapter, config, now),
+                    signals: signals(endpoint, adapter, stale_after_ms, now),
                 });
             }
         }
@@ -322,6 +325,7 @@ impl Pool {
         let rate = endpoint.prefill_rate();
         let miss = (sent.prompt_tokens - sent.matched_tokens).max(1.0);
         sent.slot = slot;
+        sent.computing_ms = sent.ttft_ms.map(|ttft_ms| ttft_ms - endpoint.queueing.ms());
         endpoint.cooldown.picked(now, &config.pick);
         sent.ticket = Some(endpoint.own.send(to_u32(miss), sent.streams, self.ranked.cold(), rate, now));
         sent.tentative = state == RecordState::Tentative;
@@ -403,6 +407,7 @@ impl Pool {
             self.release(sent, ending, config, telemetry, now);
             if let Some(slot) = served.by.and_then(|by| self.table.slot_of(by)) {
                 sent.matched_tokens = 0.0;
+                sent.ttft_ms = None;
                 let state = if is_answer { RecordState::Confirmed } else { RecordState::Tentative };
                 self.send(sent, slot, state, config, telemetry, now);
             }
@@ -434,6 +439,9 @@ impl Pool {
         let ttft_ms = now.since(sent.at);
         endpoint.rate.observe(prefilled.tokens, prefilled.took_ms);
         telemetry.observe(Histogram::TtftMs, ttft_ms);
+        if let Some(computing_ms) = sent.computing_ms {
+            endpoint.queueing.observe(ttft_ms, computing_ms);
+        }
         if let Some(predicted) = sent.ttft_ms {
             telemetry.observe(Histogram::PredictedTtftMs, u64::from(to_u32(predicted)));
         }
@@ -636,7 +644,9 @@ fn place(adapter: Option<u64>, load: &Load) -> Adapter {
     }
 }
 
-fn signals(endpoint: &Endpoint, adapter: Option<u64>, config: &Config, now: Millis) -> Signals {
+/// Inlined, so that each figure goes to its place at once: copies of the struct cost more than the figures.
+#[inline(always)]
+fn signals(endpoint: &Endpoint, adapter: Option<u64>, stale_after_ms: u64, now: Millis) -> Signals {
     let load = &endpoint.load;
     let own = &endpoint.own;
     let others = &endpoint.others;
@@ -644,7 +654,7 @@ fn signals(endpoint: &Endpoint, adapter: Option<u64>, config: &Config, now: Mill
         waiting: load.waiting.map(f64::from),
         running: load.running.map(f64::from),
         kv_use: load.kv_use.map(f64::from),
-        freshness: endpoint.freshness(millis(config.metrics.stale_after), now),
+        freshness: endpoint.freshness(stale_after_ms, now),
         waiting_own: endpoint.waiting_own,
         inflight: own.inflight.saturating_add(others.inflight),
         prefill_tokens: own.prefill_tokens(endpoint.prefill_rate(), now) + to_f64(others.prefill_tokens),
@@ -655,6 +665,6 @@ fn signals(endpoint: &Endpoint, adapter: Option<u64>, config: &Config, now: Mill
         outer_hit_share: endpoint.outer_hit_share,
         cold_recent: own.cold_recent(now),
         prefill_tokens_per_ms: endpoint.rate.tokens_per_ms(),
-        queue_ms: 0.0,
+        queue_ms: endpoint.queueing.ms(),
     }
 }

@@ -3,7 +3,8 @@
 use warmroute::clock::Millis;
 use warmroute::config::PickOptions;
 use warmroute::endpoints::Slot;
-use warmroute::pick::filter::{Cooldown, Excluded, Standing, eligible};
+use warmroute::endpoints::cooldown::Cooldown;
+use warmroute::pick::filter::{Excluded, Standing, eligible};
 use warmroute::pick::{Ask, Branch, Candidate, Ranked, Signals, pick, rendezvous};
 
 /// One endpoint as one worker sees it.

@@ -1,6 +1,7 @@
 //! Endpoints: who they are, how they feel, what we sent them.
 
 pub mod admin_clusters;
+pub mod cooldown;
 pub mod dialect;
 pub mod gateway_hosts;
 pub mod load;

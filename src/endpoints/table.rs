@@ -11,13 +11,13 @@
 use hashbrown::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::cooldown::Cooldown;
 use super::load::{Health, Load};
 use super::own::{DEFAULT_PREFILL_TOKENS_PER_MS, Own};
 use super::{MAX_ENDPOINTS, Slot};
 use crate::clock::Millis;
-use crate::learn::{PrefillRate, Trust};
+use crate::learn::{PrefillRate, Queueing, Trust};
 use crate::number::to_f64;
-use crate::pick::filter::Cooldown;
 
 /// One endpoint: what the gateway says of it, what its engine says, what we sent it.
 #[derive(Debug)]
@@ -44,6 +44,8 @@ pub struct Endpoint {
     pub cooldown: Cooldown,
     /// Learned prefill rate.
     pub rate: PrefillRate,
+    /// Learned delay beyond computing.
+    pub queueing: Queueing,
     /// How far the index is believed.
     pub trust: Trust,
     /// Learned share of a local miss that an outer KV tier answers, 0..=1.
@@ -87,6 +89,7 @@ impl Endpoint {
             others: Others::default(),
             cooldown: Cooldown::default(),
             rate: PrefillRate::default(),
+            queueing: Queueing::default(),
             trust: Trust::default(),
             outer_hit_share: 0.0,
             listing: 0,

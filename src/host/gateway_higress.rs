@@ -13,6 +13,8 @@ use crate::endpoints::own::Ending;
 use crate::engine::Engine;
 use crate::response::orca;
 
+/// The header that names a pick (Endpoint Picker Protocol 1.0); this gateway does not read it.
+const PICK_HEADER: &str = "x-gateway-destination-endpoint";
 /// The header that narrows the choice.
 pub const SUBSET_HEADER: &str = "x-gateway-destination-endpoint-subset";
 /// Asks an engine for its load, and its answer.
@@ -20,16 +22,6 @@ const LOAD_FORMAT_HEADER: &str = "endpoint-load-metrics-format";
 const LOAD_HEADER: &str = "endpoint-load-metrics";
 /// How often levels are handed on and memory is looked at.
 const TICK_MS: u32 = 500;
-
-/// What the streams of one configuration share on this gateway.
-pub struct Shared;
-
-impl Shared {
-    /// For a configuration.
-    pub fn new(_plugin: &Plugin) -> Self {
-        Self
-    }
-}
 
 /// Whether this gateway can do what a configuration asks.
 ///
@@ -83,8 +75,14 @@ impl Position {
     }
 }
 
-/// No header names the pick here.
-pub fn strip_client_pick() {}
+/// Takes away a pick that the client itself sent: nothing behind this gateway may take it for ours. The
+/// removal must not make the gateway match routes anew.
+pub fn strip_client_pick() {
+    if abi::header(Map::RequestHeaders, PICK_HEADER).is_some() {
+        let _ = abi::set_property("clear_route_cache", b"off");
+        let _ = abi::remove_header(Map::RequestHeaders, PICK_HEADER);
+    }
+}
 
 /// The gateway itself knows its clusters.
 pub fn watch(_worker: &Worker, _engine: usize, _cluster: &str) {}

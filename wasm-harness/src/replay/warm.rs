@@ -3,7 +3,7 @@
 use warmroute::clock::Millis;
 use warmroute::config::PickOptions;
 use warmroute::endpoints::Slot;
-use warmroute::pick::filter::Cooldown;
+use warmroute::endpoints::cooldown::Cooldown;
 use warmroute::pick::{Ask, Candidate, Ranked, Signals, pick, rendezvous};
 
 use super::book::{Book, Page};
