@@ -99,7 +99,9 @@ impl Endpoint {
     /// Prefill rate, learned or assumed, tokens per millisecond.
     #[must_use]
     pub fn prefill_rate(&self) -> f64 {
-        self.rate.tokens_per_ms().unwrap_or(DEFAULT_PREFILL_TOKENS_PER_MS)
+        self.rate
+            .tokens_per_ms()
+            .unwrap_or(DEFAULT_PREFILL_TOKENS_PER_MS)
     }
 
     /// Weight of the engine's last words: 1 new, 0 from `stale_after_ms` on.
@@ -115,7 +117,9 @@ impl Endpoint {
         let went_back = |before: Option<f64>, after: Option<f64>| matches!((before, after), (Some(b), Some(a)) if a < b);
         let reading = if went_back(self.load.prefix_queries, load.prefix_queries) {
             Reading::Restarted
-        } else if load.capacity_tokens.is_some() && self.load.capacity_tokens != load.capacity_tokens {
+        } else if load.capacity_tokens.is_some()
+            && self.load.capacity_tokens != load.capacity_tokens
+        {
             Reading::Resized
         } else {
             Reading::Same
@@ -123,7 +127,10 @@ impl Endpoint {
         self.learn_outer_tier(&load);
         self.load = load;
         self.load_at = Some(at);
-        self.waiting_own = self.own.awaiting_first.saturating_add(self.others.awaiting_first);
+        self.waiting_own = self
+            .own
+            .awaiting_first
+            .saturating_add(self.others.awaiting_first);
         reading
     }
 
@@ -131,7 +138,10 @@ impl Endpoint {
     fn learn_outer_tier(&mut self, load: &Load) {
         const ALPHA: f64 = 0.2;
         let grown = |before: Option<f64>, after: Option<f64>| Some(after? - before.unwrap_or(0.0));
-        let queries = grown(self.load.external_prefix_queries, load.external_prefix_queries);
+        let queries = grown(
+            self.load.external_prefix_queries,
+            load.external_prefix_queries,
+        );
         let hits = grown(self.load.external_prefix_hits, load.external_prefix_hits);
         if let (Some(queries), Some(hits)) = (queries, hits)
             && queries > 0.0
@@ -184,7 +194,9 @@ impl Table {
     pub fn end_listing(&mut self, mut left: impl FnMut(Slot)) {
         for (at, place) in self.slots.iter_mut().enumerate() {
             let Ok(at) = u16::try_from(at) else { continue };
-            if place.as_ref().is_some_and(|endpoint| endpoint.listing != self.listing)
+            if place
+                .as_ref()
+                .is_some_and(|endpoint| endpoint.listing != self.listing)
                 && let Some(endpoint) = place.take()
             {
                 self.by_address.remove(&endpoint.address);
@@ -232,7 +244,10 @@ impl Table {
 
     /// All endpoints.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &Endpoint)> {
-        self.slots.iter().enumerate().filter_map(|(at, place)| Some((Slot(u16::try_from(at).ok()?), place.as_ref()?)))
+        self.slots
+            .iter()
+            .enumerate()
+            .filter_map(|(at, place)| Some((Slot(u16::try_from(at).ok()?), place.as_ref()?)))
     }
 
     /// How many endpoints there are.
@@ -290,10 +305,17 @@ mod tests {
         listed(&mut table, &["a:1"]);
         let endpoint = table.get_mut(Slot(0)).unwrap();
         assert_eq!(endpoint.freshness(1000, Millis(5)), 0.0);
-        let load = |queries, capacity| Load { prefix_queries: Some(queries), capacity_tokens: Some(capacity), ..Load::default() };
+        let load = |queries, capacity| Load {
+            prefix_queries: Some(queries),
+            capacity_tokens: Some(capacity),
+            ..Load::default()
+        };
         assert_eq!(endpoint.read(load(5.0, 100), Millis(0)), Reading::Resized);
         assert_eq!(endpoint.read(load(6.0, 100), Millis(0)), Reading::Same);
-        assert_eq!(endpoint.read(load(1.0, 100), Millis(1000)), Reading::Restarted);
+        assert_eq!(
+            endpoint.read(load(1.0, 100), Millis(1000)),
+            Reading::Restarted
+        );
         assert_eq!(endpoint.freshness(1000, Millis(1250)), 0.75);
         assert_eq!(endpoint.freshness(1000, Millis(9999)), 0.0);
     }
