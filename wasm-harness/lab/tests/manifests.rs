@@ -1,12 +1,10 @@
 //! The manifests for gateways with a control plane, as far as a real Envoy can judge them: each fragment is
 //! put where the control plane puts it, in the bootstrap of `envoy/envoy.yaml`, and Envoy validates the
-//! whole, which also loads the plugin and hands it its configuration. And what Higress's console and
-//! control plane read of `higress/`, held against the plugin's own schema.
+//! whole, which also loads the plugin and hands it its configuration.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use warmroute::config::Plugin;
 use warmroute_lab::client::{Call, Client, Protocol};
 use warmroute_lab::engine_sim::{EngineSim, SimOptions};
 use warmroute_lab::envoy::{
@@ -231,7 +229,7 @@ fn envoy_takes_every_fragment_of_the_istio_filter_where_istio_puts_it() {
     // What Istio writes into a cluster besides.
     let inference = &mut config["static_resources"]["clusters"][0];
     inference["lb_policy"] = json!("LEAST_REQUEST");
-    inference["common_lb_config"] = json!({"locality_weighted_lb_config": {}});
+    inference["common_lb_config"] = json!({});
     let mut applied = Vec::new();
     for patch in filter["spec"]["configPatches"].as_array().unwrap() {
         let (target, operation) = (
@@ -274,6 +272,14 @@ fn envoy_takes_every_fragment_of_the_istio_filter_where_istio_puts_it() {
         ]
     );
     check(&config);
+    // What the README warns of: Istio's locality settings and a policy of one's own exclude each other.
+    config["static_resources"]["clusters"][0]["common_lb_config"] =
+        json!({"locality_weighted_lb_config": {}});
+    let refusal = validate(&find_binary().unwrap(), &config).unwrap_err();
+    assert!(
+        format!("{refusal:#}").contains("common_lb_config"),
+        "{refusal:#}"
+    );
 }
 
 #[test]
@@ -348,52 +354,6 @@ async fn reasons_and_branches_are_labels_and_histograms_have_their_series() {
     panic!("{wanted:?} are not all in:\n{}", ours.join("\n"));
 }
 
-/// What Higress's control plane makes of a WasmPlugin: the rules join the default configuration.
-fn as_higress_hands_it_over(plugin: &Value) -> Value {
-    let spec = &plugin["spec"];
-    let mut config = spec["defaultConfig"].clone();
-    let mut rules = Vec::new();
-    for rule in spec["matchRules"].as_array().into_iter().flatten() {
-        if rule["configDisable"] == true {
-            continue;
-        }
-        let mut whole = rule["config"].clone();
-        for (kind, key) in [
-            ("ingress", "_match_route_"),
-            ("domain", "_match_domain_"),
-            ("service", "_match_service_"),
-        ] {
-            if rule[kind].is_array() {
-                whole[key] = rule[kind].clone();
-            }
-        }
-        rules.push(whole);
-    }
-    config["_rules_"] = rules.into();
-    config
-}
-
-#[test]
-fn the_plugin_takes_what_higress_makes_of_the_manifest() {
-    let manifest = documents("higress/wasmplugin.yaml").remove(0);
-    let spec = &manifest["spec"];
-    assert_eq!(spec["failStrategy"], "FAIL_OPEN");
-    assert!(spec["priority"].as_i64().unwrap() < 100, "after ai-proxy");
-    let version = env!("CARGO_PKG_VERSION");
-    assert!(
-        spec["url"]
-            .as_str()
-            .unwrap()
-            .ends_with(&format!("/warmroute:{version}"))
-    );
-    let config = as_higress_hands_it_over(&manifest);
-    assert_eq!(
-        config["_rules_"][0]["_match_route_"],
-        json!(["default/batch"])
-    );
-    Plugin::parse(config.to_string().as_bytes()).unwrap();
-}
-
 #[test]
 fn the_health_check_that_keeps_metrics_is_envoys_own_but_for_that_field() {
     let manifest = documents("higress/envoyfilter-store-metrics.yaml").remove(0);
@@ -418,105 +378,4 @@ fn the_health_check_that_keeps_metrics_is_envoys_own_but_for_that_field() {
     let check_of_it = &mut config["static_resources"]["clusters"][0]["health_checks"][0];
     check_of_it.as_object_mut().unwrap().remove("store_metrics");
     check(&config);
-}
-
-#[test]
-fn versions_are_the_crates() {
-    let version = env!("CARGO_PKG_VERSION");
-    assert_eq!(text("higress/VERSION").trim(), version);
-    assert_eq!(
-        documents("higress/spec.yaml")[0]["info"]["version"],
-        version
-    );
-}
-
-/// A schema as Higress's console reads it: OpenAPI 3.0, nothing referenced, no key that does not apply there.
-fn for_the_console(root: &Value, schema: &Value, name: Option<&str>) -> Value {
-    let mut whole = serde_json::Map::new();
-    if let Some(target) = schema["$ref"].as_str() {
-        whole.extend(
-            root.pointer(&target[1..])
-                .unwrap()
-                .as_object()
-                .unwrap()
-                .clone(),
-        );
-    }
-    whole.extend(schema.as_object().unwrap().clone());
-    let mut form = json!({});
-    for (keyword, rule) in &whole {
-        match keyword.as_str() {
-            "$schema" | "$defs" | "$ref" | "additionalProperties" | "maxProperties" | "title" => {}
-            "properties" => {
-                let shown = rule
-                    .as_object()
-                    .unwrap()
-                    .iter()
-                    .filter(|(key, _)| !["_rules_", "admin"].contains(&key.as_str()));
-                form[keyword] = shown
-                    .map(|(key, one)| (key.clone(), for_the_console(root, one, Some(key))))
-                    .collect();
-            }
-            "items" => form[keyword] = for_the_console(root, rule, None),
-            "type" => form[keyword] = rule.get(0).unwrap_or(rule).clone(),
-            // `on` and `off` beside `true` and `false`: a switch.
-            "enum" if rule.as_array().unwrap().contains(&json!(true)) => {
-                form["type"] = json!("boolean")
-            }
-            "enum" => {
-                form[keyword] = rule
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .filter(|one| one.as_str().is_some_and(|one| !one.is_empty()))
-                    .cloned()
-                    .collect()
-            }
-            "exclusiveMinimum" => {
-                form["minimum"] = rule.clone();
-                form[keyword] = json!(true);
-            }
-            "maximum" if rule.as_f64().unwrap() > 1e15 => {}
-            _ => form[keyword] = rule.clone(),
-        }
-    }
-    if let Some(name) = name {
-        form["title"] = json!(name);
-    }
-    form
-}
-
-#[test]
-fn the_consoles_schema_is_the_plugins() {
-    let schema: Value = serde_json::from_str(&text("plugin-config/schema.json")).unwrap();
-    let wanted = for_the_console(&schema, &schema, None);
-    let shown = &documents("higress/spec.yaml")[0]["spec"]["configSchema"]["openAPIV3Schema"];
-    // 0 and 0.0 are the same bound.
-    let same = |a: &Value, b: &Value| a == b || (a.is_number() && a.as_f64() == b.as_f64());
-    let keys = |value: &Value| {
-        value
-            .as_object()
-            .map(|members| members.keys().cloned().collect::<Vec<_>>())
-    };
-    let mut open = vec![(String::new(), wanted, shown.clone())];
-    while let Some((path, wanted, shown)) = open.pop() {
-        assert_eq!(
-            keys(&wanted),
-            keys(&shown),
-            "higress/spec.yaml: {path}: take it over from plugin-config/schema.json"
-        );
-        match wanted.as_object() {
-            Some(members) => {
-                open.extend(
-                    members.iter().map(|(key, one)| {
-                        (format!("{path}.{key}"), one.clone(), shown[key].clone())
-                    }),
-                );
-            }
-            None => assert!(
-                same(&wanted, &shown),
-                "higress/spec.yaml: {path} is {shown}, not {wanted}"
-            ),
-        }
-    }
 }
