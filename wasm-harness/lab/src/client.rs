@@ -152,10 +152,20 @@ pub struct Client {
 impl Client {
     /// A client that speaks `protocol` alone.
     pub fn new(protocol: Protocol) -> Self {
+        Self::built(protocol, usize::MAX)
+    }
+
+    /// The same, with a new connection for each request.
+    pub fn without_reuse(protocol: Protocol) -> Self {
+        Self::built(protocol, 0)
+    }
+
+    fn built(protocol: Protocol, idle_connections: usize) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         let inner = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
+            .pool_max_idle_per_host(idle_connections)
             .http2_only(protocol == Protocol::H2c)
             .build(connector);
         Self { inner }

@@ -8,6 +8,7 @@ pub mod play;
 pub mod report;
 pub mod run;
 pub mod serve;
+pub mod stage;
 pub mod workload;
 
 use std::path::PathBuf;
