@@ -112,7 +112,7 @@ impl Queueing {
 
     /// A first token came `ttft_ms` after its request, of which `computing_ms` were predicted.
     pub fn observe(&mut self, ttft_ms: u64, computing_ms: f64) {
-        let beyond = (to_f64(ttft_ms) - computing_ms).max(0.0).min(QUEUEING_MAX_MS);
+        let beyond = clamp(to_f64(ttft_ms) - computing_ms, &(0.0..=QUEUEING_MAX_MS));
         smooth(&mut self.ms, beyond, QUEUEING_ALPHA);
     }
 }

@@ -20,6 +20,7 @@ const NOT_FOUND: Status = 1;
 pub const CAS_MISMATCH: Status = 8;
 
 /// Header maps (`proxy_map_type_t`).
+#[allow(clippy::enum_variant_names, reason = "the ABI's names")]
 #[derive(Clone, Copy)]
 #[repr(u32)]
 pub enum Map {

@@ -23,16 +23,6 @@ const LOAD_HEADER: &str = "endpoint-load-metrics";
 /// How often levels are handed on and memory is looked at.
 const TICK_MS: u32 = 500;
 
-/// What the streams of one configuration share on this gateway.
-pub struct Shared;
-
-impl Shared {
-    /// For a configuration.
-    pub fn new(_plugin: &Plugin) -> Self {
-        Self
-    }
-}
-
 /// Whether this gateway can do what a configuration asks.
 ///
 /// # Errors

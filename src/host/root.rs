@@ -25,18 +25,23 @@ pub struct Worker {
     pub identity: Identity,
     /// Metrics of this VM.
     pub metrics: RefCell<Metrics>,
-    /// What the gateway needs beyond that.
+    /// What discovery needs beyond that.
+    #[cfg(feature = "envoy")]
     pub gateway: gateway::Shared,
 }
 
 impl Worker {
     fn new(root: u32, plugin: Plugin, text: &[u8]) -> Self {
         let identity = Identity::new(root, text);
-        let gateway = gateway::Shared::new(&plugin);
         let seed = identity.seed();
+        #[cfg(feature = "envoy")]
+        let gateway = gateway::Shared::new(&plugin);
         let engines = plugin.configs().map(|(_, config)| RefCell::new(Engine::new(config.clone(), seed))).collect();
         let ids = plugin.configs().map(|(id, _)| id).collect();
-        Self { plugin, engines, ids, identity, metrics: RefCell::default(), gateway }
+        Self { plugin, engines, ids, identity, metrics: RefCell::default(),
+            #[cfg(feature = "envoy")]
+            gateway,
+        }
     }
 
     /// The place of the engine that a request falls under; `None` = it is none of our business.

@@ -87,7 +87,7 @@ pub fn tick(worker: &Worker) {
     for engine in 0..worker.engines.len() {
         read_announcements(worker, engine);
         for call in due(worker, engine, now) {
-            make(worker, engine, call, now);
+            make(worker, engine, &call, now);
         }
         publish(worker, engine);
     }
@@ -122,13 +122,13 @@ fn due(worker: &Worker, engine: usize, now: Millis) -> Vec<Call> {
     scraper.discoveries.get_mut(engine).map(|discovery| discovery.due(now)).unwrap_or_default()
 }
 
-fn make(worker: &Worker, engine: usize, call: Call, now: Millis) {
+fn make(worker: &Worker, engine: usize, call: &Call, now: Millis) {
     let Some(metrics) = worker.engines.get(engine).and_then(|engine| engine.try_borrow().ok()).map(|e| e.config.metrics.clone())
     else {
         return;
     };
     let timeout_ms = u32::try_from(millis(metrics.timeout)).unwrap_or(u32::MAX);
-    let token = match &call {
+    let token = match call {
         Call::List { cluster } => abi::http_call(
             cluster,
             &[(":method", "GET"), (":path", "/clusters?format=json"), (":authority", "admin")],
@@ -157,7 +157,7 @@ fn make(worker: &Worker, engine: usize, call: Call, now: Millis) {
         }
     };
     if came_early {
-        take(worker, engine, &call, Answer::Failed, now);
+        take(worker, engine, call, Answer::Failed, now);
     }
 }
 
