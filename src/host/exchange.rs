@@ -79,7 +79,7 @@ fn hear_up_to(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, 
             }
         }
     }
-    pool.expire_members(now);
+    pool.sum_others(now);
 }
 
 /// Time passed: show that this VM lives, and catch up with the others.
