@@ -15,20 +15,20 @@
 //! - counts of a VM that is silent for [`EXPIRY_MS`] do not count; it died, or was rebuilt;
 //! - any bytes can be read: another version, or nonsense, is as if nothing were there.
 //!
-//! Cost: a head is 32 bytes and 20 an endpoint in use; reading it O(endpoints in use). Folding costs one
+//! Cost: a head is 32 bytes and 44 an endpoint in use; reading it O(endpoints in use). Folding costs one
 //! index record a told block, at most [`FOLD_BLOCKS`] a decision; the rest waits for the next tick.
 
 use crate::clock::Millis;
 use crate::request::BlockHash;
 
 /// Format of heads and segments. Versions do not read each other.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Segments of a log.
 pub const RING: u32 = 8;
 /// A segment is full from this size on, bytes.
 const SEGMENT_BYTES: usize = 8 * 1024;
 /// Blocks of one record told at most: a longer prompt is told by its head.
-const MAX_TOLD_BLOCKS: usize = 1_024;
+const MAX_TOLD_BLOCKS: usize = 4_096;
 /// Blocks folded in at a decision.
 pub const FOLD_BLOCKS: usize = 64;
 /// A VM that is silent this long no longer counts.
@@ -45,11 +45,19 @@ pub struct Count {
     pub inflight: u32,
     /// Of these, without a first token.
     pub awaiting_first: u32,
-    /// Their uncached prompt tokens.
+    /// Their uncached prompt tokens, progress not taken off.
     pub prefill_tokens: u32,
+    /// The oldest of them that streams: its uncached tokens and when it was sent; 0 = none.
+    pub oldest_tokens: u32,
+    /// See [`Self::oldest_tokens`].
+    pub oldest_at: Millis,
+    /// When the endpoint last gave a first token.
+    pub first_token_at: Millis,
+    /// Cold prompts sent there lately, in thousandths.
+    pub cold_milli: u32,
 }
 
-const COUNT_BYTES: usize = 20;
+const COUNT_BYTES: usize = 44;
 const HEAD_BYTES: usize = 32;
 const SEGMENT_HEADER_BYTES: usize = 24;
 
@@ -200,6 +208,10 @@ impl Outbox {
             bytes.extend(count.inflight.to_le_bytes());
             bytes.extend(count.awaiting_first.to_le_bytes());
             bytes.extend(count.prefill_tokens.to_le_bytes());
+            bytes.extend(count.oldest_tokens.to_le_bytes());
+            bytes.extend(count.oldest_at.0.to_le_bytes());
+            bytes.extend(count.first_token_at.0.to_le_bytes());
+            bytes.extend(count.cold_milli.to_le_bytes());
         }
         bytes
     }
@@ -210,7 +222,7 @@ impl Outbox {
 pub struct Member {
     /// The VM.
     pub vm: u64,
-    /// What it has in flight; kept for taking it back when the next head comes.
+    /// What it has in flight.
     pub counts: Vec<Count>,
     /// When it last spoke.
     pub at: Millis,
@@ -219,6 +231,8 @@ pub struct Member {
     reached: u32,
     segment: u32,
     next: u32,
+    /// How far the present segment was read: its number, bytes, and the number of the entry there.
+    place: (u32, usize, u32),
     is_new: bool,
 }
 
@@ -234,6 +248,7 @@ impl Member {
             reached: 0,
             segment: 0,
             next: 0,
+            place: (0, 0, 0),
             is_new: true,
         }
     }
@@ -264,6 +279,10 @@ impl Member {
                 inflight: u32_at(count, 8),
                 awaiting_first: u32_at(count, 12),
                 prefill_tokens: u32_at(count, 16),
+                oldest_tokens: u32_at(count, 20),
+                oldest_at: Millis(u64_at(count, 24)),
+                first_token_at: Millis(u64_at(count, 32)),
+                cold_milli: u32_at(count, 40),
             });
         }
         true
@@ -301,6 +320,14 @@ impl Member {
         }
         let segment = u32_at(header, 12);
         let mut number = u32_at(header, 16);
+        let whole = entries.len();
+        if self.place.0 == segment
+            && let Some(rest) = entries.get(self.place.1..)
+        {
+            // Entries are only ever added behind what was read.
+            entries = rest;
+            number = self.place.2;
+        }
         let mut missed = 0;
         let ahead = number.wrapping_sub(self.next);
         if ahead < u32::MAX / 2 && ahead > 0 {
@@ -309,7 +336,6 @@ impl Member {
         }
         self.segment = segment;
         while let Some((told, rest)) = Told::read(entries) {
-            entries = rest;
             if number == self.next {
                 if *budget == 0 {
                     return Some(missed);
@@ -318,7 +344,9 @@ impl Member {
                 self.next = self.next.wrapping_add(1);
                 fold(told);
             }
+            entries = rest;
             number = number.wrapping_add(1);
+            self.place = (segment, whole.saturating_sub(entries.len()), number);
         }
         if self.next != self.reached {
             self.segment = segment.wrapping_add(1);

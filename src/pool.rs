@@ -12,7 +12,7 @@ use crate::clock::Millis;
 use crate::config::{Config, SessionMode};
 use crate::endpoints::Slot;
 use crate::endpoints::load::{Health, Load, adapter_hash};
-use crate::endpoints::own::{Ending, Ticket};
+use crate::endpoints::own::{Ahead, Ending, Ticket};
 use crate::endpoints::table::{Endpoint, Reading, Table};
 use crate::exchange::{Count, Exchange, Member, What};
 use crate::fallback::Fallback;
@@ -79,6 +79,8 @@ pub struct Sent {
     blocks: Vec<BlockHash>,
     ticket: Option<Ticket>,
     tentative: bool,
+    /// No other worker's request was before it, so that its first token tells the endpoint's rate.
+    is_alone: bool,
     /// Blocks before this one were not told to other workers: they know them.
     told_from: usize,
 }
@@ -141,6 +143,9 @@ impl Pool {
             }
             if let Some((load, at, print)) = entry.load {
                 self.read(slot, load, at, print, config, telemetry);
+            }
+            if let Some(endpoint) = self.table.get_mut(slot) {
+                endpoint.looked_at();
             }
         }
         let index = &mut self.index;
@@ -267,6 +272,7 @@ impl Pool {
             blocks,
             ticket: None,
             tentative: false,
+            is_alone: true,
             told_from: 0,
         };
         self.send(
@@ -381,6 +387,8 @@ impl Pool {
                     .own
                     .send(to_u32(miss), sent.streams, self.ranked.cold(), rate, now),
             );
+        sent.is_alone = endpoint.others.awaiting_first == 0;
+        endpoint.sent_more();
         sent.tentative = state == RecordState::Tentative;
         let recorded = self.index.record(&sent.blocks, slot, state, now);
         telemetry.add(Counter::Evictions, u64::from(recorded.evicted));
@@ -513,7 +521,9 @@ impl Pool {
         };
         self.exchange.touch();
         let ttft_ms = now.since(sent.at);
-        endpoint.rate.observe(prefilled.tokens, prefilled.took_ms);
+        if sent.is_alone {
+            endpoint.rate.observe(prefilled.tokens, prefilled.took_ms);
+        }
         telemetry.observe(Histogram::TtftMs, ttft_ms);
         if let Some(computing_ms) = sent.computing_ms {
             endpoint.queueing.observe(ttft_ms, computing_ms);
@@ -644,15 +654,22 @@ impl Pool {
     /// This worker's head for the others.
     #[must_use]
     pub fn head(&self, vm: u64, now: Millis) -> Vec<u8> {
-        let in_use = self
-            .table
-            .iter()
-            .filter(|(_, endpoint)| endpoint.own.inflight > 0);
-        let counts = in_use.map(|(_, endpoint)| Count {
-            name_hash: endpoint.name_hash,
-            inflight: endpoint.own.inflight,
-            awaiting_first: endpoint.own.awaiting_first,
-            prefill_tokens: to_u32(endpoint.own.prefill_tokens(endpoint.prefill_rate(), now)),
+        /// Fewer cold prompts than this are not worth telling.
+        const COLD_MILLI: u32 = 100;
+        let counts = self.table.iter().filter_map(|(_, endpoint)| {
+            let ahead = endpoint.own.ahead(endpoint.prefill_rate(), now);
+            let (oldest_at, oldest_tokens) = ahead.oldest.unwrap_or_default();
+            let count = Count {
+                name_hash: endpoint.name_hash,
+                inflight: endpoint.own.inflight,
+                awaiting_first: endpoint.own.awaiting_first,
+                prefill_tokens: to_u32(ahead.tokens),
+                oldest_tokens,
+                oldest_at,
+                first_token_at: ahead.first_token_at,
+                cold_milli: to_u32(endpoint.own.cold_recent(now) * 1000.0),
+            };
+            (count.inflight > 0 || count.cold_milli > COLD_MILLI).then_some(count)
         });
         self.exchange.outbox.head(vm, counts, now)
     }
@@ -666,10 +683,7 @@ impl Pool {
             return true;
         }
         member.version = Some(version);
-        count(&mut self.table, member, Sign::Minus);
-        let is_heard = member.read_head(bytes);
-        count(&mut self.table, member, Sign::Plus);
-        is_heard
+        member.read_head(bytes)
     }
 
     /// Folds in a segment of another worker's log, up to `budget` blocks. `false` when there is no more to
@@ -703,28 +717,25 @@ impl Pool {
         heard.is_some() && *budget > 0 && member.wanted().is_some()
     }
 
-    /// Takes back the counts of workers that have gone silent.
-    pub fn expire_members(&mut self, now: Millis) {
-        let table = &mut self.table;
-        self.exchange.members.retain_mut(|member| {
-            let is_alive = member.is_alive(now);
-            if !is_alive {
-                count(table, member, Sign::Minus);
-                member.counts.clear();
-            }
-            is_alive || !member.is_forgotten(now)
-        });
+    /// Sums up what the workers that are not silent have in flight.
+    pub fn sum_others(&mut self, now: Millis) {
+        self.exchange
+            .members
+            .retain(|member| !member.is_forgotten(now));
+        self.table.clear_others();
+        for member in self
+            .exchange
+            .members
+            .iter()
+            .filter(|member| member.is_alive(now))
+        {
+            add(&mut self.table, member);
+        }
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sign {
-    Plus,
-    Minus,
-}
-
-/// Adds another worker's counts to the endpoints', or takes them back.
-fn count(table: &mut Table, member: &Member, sign: Sign) {
+/// Adds what another worker has in flight to the endpoints'.
+fn add(table: &mut Table, member: &Member) {
     for count in &member.counts {
         let Some(slot) = table.slot_of_name(count.name_hash) else {
             continue;
@@ -733,16 +744,16 @@ fn count(table: &mut Table, member: &Member, sign: Sign) {
             continue;
         };
         let others = &mut endpoint.others;
-        let tokens = u64::from(count.prefill_tokens);
-        if sign == Sign::Plus {
-            others.inflight = others.inflight.saturating_add(count.inflight);
-            others.awaiting_first = others.awaiting_first.saturating_add(count.awaiting_first);
-            others.prefill_tokens = others.prefill_tokens.saturating_add(tokens);
-        } else {
-            others.inflight = others.inflight.saturating_sub(count.inflight);
-            others.awaiting_first = others.awaiting_first.saturating_sub(count.awaiting_first);
-            others.prefill_tokens = others.prefill_tokens.saturating_sub(tokens);
-        }
+        others.inflight = others.inflight.saturating_add(count.inflight);
+        others.awaiting_first = others.awaiting_first.saturating_add(count.awaiting_first);
+        others.cold_recent += f64::from(count.cold_milli) / 1000.0;
+        others.ahead = others.ahead.and(Ahead {
+            tokens: f64::from(count.prefill_tokens),
+            oldest: (count.oldest_at != Millis(0))
+                .then_some((count.oldest_at, count.oldest_tokens)),
+            first_token_at: count.first_token_at,
+        });
+        endpoint.sent_more();
     }
 }
 
@@ -785,16 +796,15 @@ fn signals(endpoint: &Endpoint, adapter: Option<u64>, stale_after_ms: u64, now: 
         freshness: endpoint.freshness(stale_after_ms, now),
         waiting_own: endpoint.waiting_own,
         inflight: own.inflight.saturating_add(others.inflight),
-        prefill_tokens: own.prefill_tokens(endpoint.prefill_rate(), now)
-            + to_f64(others.prefill_tokens),
-        awaiting_first: own.awaiting_first.saturating_add(others.awaiting_first),
+        prefill_tokens: endpoint.prefill_tokens(now),
+        awaiting_first: endpoint.awaiting_first(),
         streams: own
             .streams()
             .saturating_add(others.inflight.saturating_sub(others.awaiting_first)),
         failure: own.failure(now),
         adapter: place(adapter, load),
         outer_hit_share: endpoint.outer_hit_share,
-        cold_recent: own.cold_recent(now),
+        cold_recent: own.cold_recent(now) + others.cold_recent,
         prefill_tokens_per_ms: endpoint.rate.tokens_per_ms(),
         queue_ms: endpoint.queueing.ms(),
     }

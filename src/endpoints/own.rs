@@ -65,6 +65,43 @@ struct Waiting {
     at: Millis,
 }
 
+/// Work before an engine: what was sent and gave no first token yet. Engines take it in order, so the
+/// progress of the oldest is known, and who knows of all senders knows it best.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Ahead {
+    /// Uncached prompt tokens, progress not taken off.
+    pub tokens: f64,
+    /// The oldest streaming request: when it was sent, and its uncached tokens.
+    pub oldest: Option<(Millis, u32)>,
+    /// The last first token.
+    pub first_token_at: Millis,
+}
+
+impl Ahead {
+    /// Both senders' work.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens + other.tokens,
+            oldest: match (self.oldest, other.oldest) {
+                (Some(one), Some(two)) => Some(one.min(two)),
+                (one, two) => one.or(two),
+            },
+            first_token_at: self.first_token_at.max(other.first_token_at),
+        }
+    }
+
+    /// What is left of it.
+    #[must_use]
+    pub fn left(self, rate: f64, now: Millis) -> f64 {
+        let computed = self.oldest.map_or(0.0, |(at, tokens)| {
+            let since_ms = now.since(at.max(self.first_token_at));
+            (to_f64(since_ms) * rate).min(f64::from(tokens))
+        });
+        (self.tokens - computed).max(0.0)
+    }
+}
+
 /// Our own counts for one endpoint.
 #[derive(Clone, Debug, Default)]
 pub struct Own {
@@ -208,11 +245,17 @@ impl Own {
     /// computed of the oldest of them.
     #[must_use]
     pub fn prefill_tokens(&self, rate: f64, now: Millis) -> f64 {
-        let computed = self.queue.front().map_or(0.0, |oldest| {
-            let since_ms = now.since(oldest.at.max(self.first_token_at));
-            (to_f64(since_ms) * rate).min(f64::from(oldest.tokens))
-        });
-        to_f64(self.streamed_tokens) - computed + self.undrained(rate, now)
+        self.ahead(rate, now).left(rate, now)
+    }
+
+    /// What the engine has before it of ours.
+    #[must_use]
+    pub fn ahead(&self, rate: f64, now: Millis) -> Ahead {
+        Ahead {
+            tokens: to_f64(self.streamed_tokens) + self.undrained(rate, now),
+            oldest: self.queue.front().map(|oldest| (oldest.at, oldest.tokens)),
+            first_token_at: self.first_token_at,
+        }
     }
 
     /// Open answers whose first token was seen.

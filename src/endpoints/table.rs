@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::cooldown::Cooldown;
 use super::load::{Health, Load};
-use super::own::{DEFAULT_PREFILL_TOKENS_PER_MS, Own};
+use super::own::{Ahead, DEFAULT_PREFILL_TOKENS_PER_MS, Own};
 use super::{MAX_ENDPOINTS, Slot};
 use crate::clock::Millis;
 use crate::learn::{PrefillRate, Queueing, Trust};
@@ -34,8 +34,10 @@ pub struct Endpoint {
     pub load_at: Option<Millis>,
     /// Fingerprint of the text that [`Self::load`] came from.
     pub text_print: u64,
-    /// What we had sent without a first token when [`Self::load`] was new.
+    /// What we had sent without a first token when [`Self::load`] was new: the most since the look before, as
+    /// the engine spoke somewhere in between. Taken too low, our own requests would count twice.
     pub waiting_own: u32,
+    awaiting_peak: u32,
     /// Our own counts.
     pub own: Own,
     /// What other workers have in flight here, as they tell.
@@ -54,14 +56,16 @@ pub struct Endpoint {
 }
 
 /// Requests of other workers at an endpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Others {
     /// In flight.
     pub inflight: u32,
     /// Of these, without a first token.
     pub awaiting_first: u32,
-    /// Their uncached prompt tokens.
-    pub prefill_tokens: u64,
+    /// Their work before the engine.
+    pub ahead: Ahead,
+    /// Cold prompts sent lately, faded.
+    pub cold_recent: f64,
 }
 
 /// What a new reading of an engine's load said about its cache.
@@ -85,6 +89,7 @@ impl Endpoint {
             load_at: None,
             text_print: 0,
             waiting_own: 0,
+            awaiting_peak: 0,
             own: Own::new(generation),
             others: Others::default(),
             cooldown: Cooldown::default(),
@@ -127,11 +132,36 @@ impl Endpoint {
         self.learn_outer_tier(&load);
         self.load = load;
         self.load_at = Some(at);
-        self.waiting_own = self
-            .own
-            .awaiting_first
-            .saturating_add(self.others.awaiting_first);
+        self.waiting_own = self.awaiting_peak.max(self.awaiting_first());
         reading
+    }
+
+    /// Requests of this gateway, all workers, without a first token.
+    #[must_use]
+    pub fn awaiting_first(&self) -> u32 {
+        self.own
+            .awaiting_first
+            .saturating_add(self.others.awaiting_first)
+    }
+
+    /// Notes that requests were sent.
+    pub fn sent_more(&mut self) {
+        self.awaiting_peak = self.awaiting_peak.max(self.awaiting_first());
+    }
+
+    /// Notes that the engine's words were looked at, new or not.
+    pub fn looked_at(&mut self) {
+        self.awaiting_peak = self.awaiting_first();
+    }
+
+    /// Uncached tokens before the engine, of all workers.
+    #[must_use]
+    pub fn prefill_tokens(&self, now: Millis) -> f64 {
+        let rate = self.prefill_rate();
+        self.own
+            .ahead(rate, now)
+            .and(self.others.ahead)
+            .left(rate, now)
     }
 
     /// The share of external look-ups that hit since the last reading, smoothed.
@@ -240,6 +270,13 @@ impl Table {
     #[must_use]
     pub fn slot_of_name(&self, name_hash: u64) -> Option<Slot> {
         self.by_name.get(&name_hash).copied()
+    }
+
+    /// Forgets what other workers have in flight.
+    pub fn clear_others(&mut self) {
+        for endpoint in self.slots.iter_mut().flatten() {
+            endpoint.others = Others::default();
+        }
     }
 
     /// All endpoints.

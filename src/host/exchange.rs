@@ -117,7 +117,7 @@ fn hear_up_to(
             }
         }
     }
-    pool.expire_members(now);
+    pool.sum_others(now);
 }
 
 /// Time passed: show that this VM lives, and catch up with the others.
