@@ -1,42 +1,44 @@
-//! The manifests for gateways with a control plane, as far as a real Envoy can judge them: each fragment is
-//! put where the control plane puts it, in the bootstrap of `envoy/envoy.yaml`, and Envoy validates the
-//! whole, which also loads the plugin and hands it its configuration.
+//! What control planes make of the manifests: each fragment at the place where the control plane puts it, in
+//! a bootstrap like that of `envoy/envoy.yaml`.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use warmroute_lab::client::{Call, Client, Protocol};
-use warmroute_lab::engine_sim::{EngineSim, SimOptions};
-use warmroute_lab::envoy::{
-    Envoy, EnvoyOptions, PICK_HEADER, Routing, find_binary, plugin_configuration, validate,
-};
 
-const MANAGER: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config";
-const VIRTUAL_HOST: &str = "/route_config/virtual_hosts/0";
+pub const MANAGER: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config";
+pub const VIRTUAL_HOST: &str = "/route_config/virtual_hosts/0";
+/// The plugin's filter as Envoy Gateway calls it.
+const FILTER: &str = "envoy.filters.http.wasm/envoyextensionpolicy/default/warmroute/wasm/0";
+/// The engines' cluster as Istio calls it.
+pub const ISTIO_CLUSTER: &str = "outbound|8000||engines.default.svc.cluster.local";
 
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn text(path: &str) -> String {
+pub fn text(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// The documents of a YAML file.
-fn documents(path: &str) -> Vec<Value> {
+pub fn documents(path: &str) -> Vec<Value> {
     serde_saphyr::from_multiple(&text(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-fn of_kind<'a>(documents: &'a [Value], kind: &str) -> &'a Value {
+pub fn of_kind<'a>(documents: &'a [Value], kind: &str) -> &'a Value {
     let mut found = documents.iter().filter(|document| document["kind"] == kind);
     let one = found.next().unwrap_or_else(|| panic!("no {kind}"));
     assert!(found.next().is_none(), "more than one {kind}");
     one
 }
 
-/// `envoy/envoy.yaml` without what the manifests have to bring: filter, limits, policy, checks, admin.
-fn bare() -> Value {
-    let mut config = documents("envoy/envoy.yaml").remove(0);
+/// `envoy/envoy.yaml` as it stands.
+pub fn shipped() -> Value {
+    documents("envoy/envoy.yaml").remove(0)
+}
+
+/// A bootstrap like `envoy/envoy.yaml` without what the manifests have to bring: filter, limits, policy, checks, admin.
+pub fn bare(mut config: Value) -> Value {
     let listener = &mut config["static_resources"]["listeners"][0];
     listener
         .as_object_mut()
@@ -63,7 +65,7 @@ fn bare() -> Value {
     config
 }
 
-fn insert_filter(config: &mut Value, filter: Value) {
+pub fn insert_filter(config: &mut Value, filter: Value) {
     let filters = config
         .pointer_mut(&format!("{MANAGER}/http_filters"))
         .unwrap();
@@ -71,24 +73,20 @@ fn insert_filter(config: &mut Value, filter: Value) {
     filters.insert(filters.len() - 1, filter);
 }
 
-fn add_cluster(config: &mut Value, cluster: &Value) {
+pub fn add_cluster(config: &mut Value, cluster: &Value) {
     config["static_resources"]["clusters"]
         .as_array_mut()
         .unwrap()
         .push(cluster.clone());
 }
 
-fn built_plugin() -> Value {
+pub fn built_plugin() -> Value {
     json!({"local": {"filename": root().join("dist/warmroute-envoy.wasm")}})
-}
-
-fn check(config: &Value) {
-    validate(&find_binary().unwrap(), config).unwrap();
 }
 
 /// The places that a patch's `jsonPath` names; of JSONPath only what the patches use: `..list[*]` and
 /// `..list[?(@.name =~ 'part')]`, then members.
-fn places<'a>(document: &'a mut Value, path: &str) -> Vec<&'a mut Value> {
+pub fn places<'a>(document: &'a mut Value, path: &str) -> Vec<&'a mut Value> {
     let (list, rest) = path.strip_prefix("..").unwrap().split_once('[').unwrap();
     let (selector, members) = rest.split_once(']').unwrap();
     let part = match selector {
@@ -108,7 +106,7 @@ fn places<'a>(document: &'a mut Value, path: &str) -> Vec<&'a mut Value> {
     found
 }
 
-fn descend<'a>(value: &'a mut Value, list: &str, visit: &mut impl FnMut(&'a mut Value)) {
+pub fn descend<'a>(value: &'a mut Value, list: &str, visit: &mut impl FnMut(&'a mut Value)) {
     match value {
         Value::Object(members) => {
             for (name, member) in members {
@@ -128,16 +126,18 @@ fn descend<'a>(value: &'a mut Value, list: &str, visit: &mut impl FnMut(&'a mut 
     }
 }
 
-/// What Envoy Gateway makes of `envoy-gateway/warmroute.yaml`, put into the bootstrap.
-fn envoy_gateway() -> Value {
+/// What Envoy Gateway makes of `envoy-gateway/warmroute.yaml`, put into a bootstrap.
+pub fn envoy_gateway(bootstrap: Value) -> Value {
     let documents = documents("envoy/envoy-gateway/warmroute.yaml");
-    let mut config = bare();
+    let mut config = bare(bootstrap);
     let plugin = &of_kind(&documents, "EnvoyExtensionPolicy")["spec"]["wasm"][0];
     // Its translator writes these fields, and no others, under this name.
     insert_filter(
         &mut config,
         json!({
-            "name": "envoy.filters.http.wasm/envoyextensionpolicy/default/warmroute/wasm/0",
+            "name": FILTER,
+            // Off on the listener, on again on each route of the policy.
+            "disabled": true,
             "typed_config": {
                 "@type": "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
                 "config": {
@@ -156,6 +156,28 @@ fn envoy_gateway() -> Value {
             },
         }),
     );
+    let route = format!("{MANAGER}{VIRTUAL_HOST}/routes/0");
+    config.pointer_mut(&route).unwrap()["typed_per_filter_config"] = json!({FILTER: {
+        "@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig",
+        "config": {},
+    }});
+    let balancing = &of_kind(&documents, "BackendTrafficPolicy")["spec"]["loadBalancer"];
+    assert_eq!(balancing["type"], "LeastRequest");
+    config["static_resources"]["clusters"][0]["load_balancing_policy"] = json!({"policies": [{
+        "typed_extension_config": {
+            "name": "envoy.load_balancing_policies.override_host",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.load_balancing_policies.override_host.v3.OverrideHost",
+                "override_host_sources": balancing["endpointOverride"]["extractFrom"],
+                "fallback_policy": {"policies": [{"typed_extension_config": {
+                    "name": "envoy.load_balancing_policies.least_request",
+                    "typed_config": {
+                        "@type": "type.googleapis.com/envoy.extensions.load_balancing_policies.least_request.v3.LeastRequest",
+                    },
+                }}]},
+            },
+        },
+    }]});
     for patch in of_kind(&documents, "EnvoyPatchPolicy")["spec"]["jsonPatches"]
         .as_array()
         .unwrap()
@@ -177,39 +199,8 @@ fn envoy_gateway() -> Value {
     config
 }
 
-#[test]
-fn envoy_takes_what_envoy_gateway_makes_of_the_policies() {
-    let config = envoy_gateway();
-    let manager = config.pointer(MANAGER).unwrap();
-    let filters = manager["http_filters"].as_array().unwrap();
-    let plugin = &filters[filters.len() - 2]["typed_config"]["config"];
-    assert_eq!(plugin["allow_on_headers_stop_iteration"], true);
-    assert_eq!(plugin["failure_policy"], "FAIL_RELOAD");
-    assert_eq!(
-        manager.pointer(VIRTUAL_HOST).unwrap()["request_body_buffer_limit"],
-        16_777_216
-    );
-    check(&config);
-}
-
-#[test]
-fn envoy_gateways_policies_name_the_same_route_and_header() {
-    let documents = documents("envoy/envoy-gateway/warmroute.yaml");
-    let plugin = of_kind(&documents, "EnvoyExtensionPolicy");
-    let traffic = of_kind(&documents, "BackendTrafficPolicy");
-    assert_eq!(plugin["spec"]["targetRefs"], traffic["spec"]["targetRefs"]);
-    assert_eq!(
-        traffic["spec"]["loadBalancer"]["endpointOverride"]["extractFrom"],
-        json!([{"header": PICK_HEADER}])
-    );
-    assert_eq!(
-        plugin["spec"]["wasm"][0]["config"]["endpoints"]["admin"]["cluster"],
-        "envoy_admin"
-    );
-}
-
 /// Merges as protobuf does: members of messages one by one, lists by adding.
-fn merge(into: &mut Value, from: &Value) {
+pub fn merge(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
             for (name, value) in from {
@@ -221,13 +212,17 @@ fn merge(into: &mut Value, from: &Value) {
     }
 }
 
-#[test]
-fn envoy_takes_every_fragment_of_the_istio_filter_where_istio_puts_it() {
+/// What Istio makes of `istio/warmroute.yaml`, put into a bootstrap whose cluster it calls as Istio does.
+pub fn istio(bootstrap: Value) -> Value {
     let documents = documents("envoy/istio/warmroute.yaml");
     let filter = of_kind(&documents, "EnvoyFilter");
-    let mut config = bare();
-    // What Istio writes into a cluster besides.
+    let mut config = bare(bootstrap);
+    let route = format!("{MANAGER}{VIRTUAL_HOST}/routes/0/route/cluster");
+    *config.pointer_mut(&route).unwrap() = json!(ISTIO_CLUSTER);
     let inference = &mut config["static_resources"]["clusters"][0];
+    inference["name"] = json!(ISTIO_CLUSTER);
+    inference["load_assignment"]["cluster_name"] = json!(ISTIO_CLUSTER);
+    // What Istio writes into a cluster besides.
     inference["lb_policy"] = json!("LEAST_REQUEST");
     inference["common_lb_config"] = json!({});
     let mut applied = Vec::new();
@@ -271,111 +266,5 @@ fn envoy_takes_every_fragment_of_the_istio_filter_where_istio_puts_it() {
             "CLUSTER"
         ]
     );
-    check(&config);
-    // What the README warns of: Istio's locality settings and a policy of one's own exclude each other.
-    config["static_resources"]["clusters"][0]["common_lb_config"] =
-        json!({"locality_weighted_lb_config": {}});
-    let refusal = validate(&find_binary().unwrap(), &config).unwrap_err();
-    assert!(
-        format!("{refusal:#}").contains("common_lb_config"),
-        "{refusal:#}"
-    );
-}
-
-#[test]
-fn the_file_that_the_istio_filter_names_is_the_one_that_is_mounted() {
-    let volume = documents("envoy/istio/gateway-volume.yaml").remove(0);
-    let pod = &volume["spec"]["template"]["spec"];
-    assert_eq!(
-        pod["containers"][0]["volumeMounts"][0]["mountPath"],
-        "/etc/warmroute"
-    );
-    assert_eq!(
-        pod["volumes"][0]["name"],
-        pod["containers"][0]["volumeMounts"][0]["name"]
-    );
-}
-
-#[test]
-fn envoy_refuses_a_fragment_with_a_field_that_is_none() {
-    let mut config = envoy_gateway();
-    let plugin = places(
-        &mut config,
-        "..http_filters[?(@.name =~ 'wasm')].typed_config.config",
-    )
-    .remove(0);
-    plugin["allow_on_headers_stop_iterations"] = json!(true);
-    let refusal = validate(&find_binary().unwrap(), &config).unwrap_err();
-    assert!(
-        format!("{refusal:#}").contains("allow_on_headers_stop_iterations"),
-        "{refusal:#}"
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn reasons_and_branches_are_labels_and_histograms_have_their_series() {
-    let sim = EngineSim::start(SimOptions::default()).await.unwrap();
-    let routing = Routing::Warmroute {
-        wasm: root().join("dist/warmroute-envoy.wasm"),
-        configuration: plugin_configuration().unwrap(),
-    };
-    let envoy = Envoy::start(&EnvoyOptions::new(vec![sim.addr.to_string()], routing))
-        .await
-        .unwrap();
-    let client = Client::new(Protocol::Http1);
-    let body = r#"{"messages":[{"role":"user","content":"hello"}],"max_tokens":1,"stream":true}"#;
-    let wanted = [
-        r#"warmroute_fallback_total{reason="no_body"} "#,
-        r#"warmroute_decision_total{branch=""#,
-        "warmroute_request_total{} ",
-        "warmroute_ttft_ms_bucket{le=",
-        "warmroute_ttft_ms_sum{} ",
-        "warmroute_ttft_ms_count{} ",
-    ];
-    let mut metrics = String::new();
-    // Endpoints are known soon after the start, histograms show at Envoy's next flush of them.
-    for _ in 0..40 {
-        for call in [
-            Call::get("/v1/models"),
-            Call::post_json("/v1/chat/completions", body),
-        ] {
-            client.send(&envoy.authority(), &call).await.unwrap();
-        }
-        metrics = envoy.admin("/stats/prometheus").await.unwrap();
-        if wanted.iter().all(|series| metrics.contains(series)) {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-    }
-    let ours: Vec<&str> = metrics
-        .lines()
-        .filter(|line| line.starts_with("warmroute_"))
-        .collect();
-    panic!("{wanted:?} are not all in:\n{}", ours.join("\n"));
-}
-
-#[test]
-fn the_health_check_that_keeps_metrics_is_envoys_own_but_for_that_field() {
-    let manifest = documents("higress/envoyfilter-store-metrics.yaml").remove(0);
-    let patch = &manifest["spec"]["configPatches"][0]["patch"];
-    assert_eq!(
-        (
-            &patch["operation"],
-            &patch["value"]["health_checks"][0]["store_metrics"]
-        ),
-        (&json!("MERGE"), &json!(true))
-    );
-    let mut config = bare();
-    merge(
-        &mut config["static_resources"]["clusters"][0],
-        &patch["value"],
-    );
-    let refusal = validate(&find_binary().unwrap(), &config).unwrap_err();
-    assert!(
-        format!("{refusal:#}").contains("store_metrics"),
-        "{refusal:#}"
-    );
-    let check_of_it = &mut config["static_resources"]["clusters"][0]["health_checks"][0];
-    check_of_it.as_object_mut().unwrap().remove("store_metrics");
-    check(&config);
+    config
 }
