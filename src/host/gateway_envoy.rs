@@ -1,7 +1,7 @@
 //! Stock Envoy, Istio, Envoy Gateway: the pick goes into a header that the cluster's policy reads;
 //! endpoints and load come through shared data from the VM that asks for all of them.
 //!
-//! Source: Envoy 1.33 to 1.40, policy `envoy.load_balancing_policies.override_host`.
+//! Source: Envoy 1.35 to 1.40, policy `envoy.load_balancing_policies.override_host`.
 
 use core::cell::RefCell;
 use std::rc::Rc;
