@@ -21,6 +21,7 @@ const STEP: usize = 32;
 const STEPS: usize = STRIDE / STEP;
 
 /// A key for each step.
+#[expect(clippy::indexing_slicing, reason = "the compiler evaluates it")]
 static KEYS: [[u8; STEP]; STEPS] = {
     let mut keys = [[0; STEP]; STEPS];
     let mut seed = 0_u64;

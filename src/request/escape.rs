@@ -130,6 +130,7 @@ pub(super) fn plain(b: u8) -> Option<u8> {
     (decoded != 0).then_some(decoded)
 }
 
+#[expect(clippy::indexing_slicing, reason = "the compiler evaluates it")]
 static PLAIN: [u8; 256] = {
     let pairs = *b"\"\"\\\\//n\nt\tr\rb\x08f\x0C";
     let mut table = [0; 256];
@@ -154,6 +155,7 @@ pub(super) fn hex_unit(digits: [u8; 4]) -> Option<u16> {
 
 const NO_DIGIT: u8 = 0xFF;
 
+#[expect(clippy::indexing_slicing, reason = "the compiler evaluates it")]
 static HEX: [u8; 256] = {
     let mut table = [NO_DIGIT; 256];
     let mut value = 0_u8;

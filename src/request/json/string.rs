@@ -77,7 +77,7 @@ impl Json {
             let step = self.decode(rest)?;
             let (raw, after) = rest.split_at_checked(step.used).ok_or(Halt::Malformed)?;
             // The text as it came is what must be UTF-8: decoded surrogates are not.
-            if !(step.ascii && self.utf8.is_whole()) && !self.utf8.check(raw) {
+            if !((step.ascii && self.utf8.is_whole()) || self.utf8.check(raw)) {
                 return Err(Halt::Malformed);
             }
             self.flush(events);
