@@ -2,8 +2,9 @@
 
 /// Bytes that are gathered at first, and once a text has many escapes.
 const SIZES: [usize; 2] = [256, 2048];
-/// The most that one step adds: a block, a surrogate before it and a character after it.
-pub(super) const MOST: usize = 24;
+/// The most that one step adds: a surrogate on its own and the character after it, which is
+/// written as a word.
+pub(super) const MOST: usize = 16;
 
 /// A run of decoded text. Its memory is there after [`Run::prepare`].
 #[derive(Debug, Default)]
@@ -113,22 +114,13 @@ fn put_surrogate(room: &mut [u8], mut at: usize, high: &mut Option<u16>, unit: u
     put_point(room, at, point)
 }
 
-/// Whether a high surrogate before `text` is a character of its own: no other escape may follow.
-#[cold]
-#[inline(never)]
-pub(super) fn ends_high(text: &[u8]) -> bool {
-    !matches!(text, [] | [b'\\'] | [b'\\', b'u', ..])
-}
-
-/// The last bytes of a piece as a block; a quote ends them.
-#[cold]
-#[inline(never)]
-pub(super) fn padded_block(text: &[u8]) -> [u8; 16] {
-    let mut block = [b'"'; 16];
-    for (place, &b) in block.iter_mut().zip(text) {
-        *place = b;
+/// Writes a high surrogate that no low one follows: it is a character of its own.
+#[inline(always)]
+pub(super) fn put_high(room: &mut [u8], at: usize, high: &mut Option<u16>) -> usize {
+    match high.take() {
+        Some(unit) => put_point(room, at, u32::from(unit)),
+        None => at,
     }
-    block
 }
 
 /// What an escape of one character stands for.
@@ -138,6 +130,7 @@ pub(super) fn plain(b: u8) -> Option<u8> {
     (decoded != 0).then_some(decoded)
 }
 
+#[expect(clippy::indexing_slicing, reason = "the compiler evaluates it")]
 static PLAIN: [u8; 256] = {
     let pairs = *b"\"\"\\\\//n\nt\tr\rb\x08f\x0C";
     let mut table = [0; 256];
@@ -162,6 +155,7 @@ pub(super) fn hex_unit(digits: [u8; 4]) -> Option<u16> {
 
 const NO_DIGIT: u8 = 0xFF;
 
+#[expect(clippy::indexing_slicing, reason = "the compiler evaluates it")]
 static HEX: [u8; 256] = {
     let mut table = [NO_DIGIT; 256];
     let mut value = 0_u8;

@@ -1,11 +1,8 @@
-//! The two ways of hashing: one step of a chain, and the digest of a value of any length.
+//! Ways of hashing: one step of a chain, a block, and the digest of a value of any length.
 //!
 //! Cost: a chain step is two multiplications; a digest reads each byte once and keeps 256 bytes.
 
-use xxhash_rust::xxh3::xxh3_64;
-
-/// Bytes that a digest hashes at a time.
-const STRIDE: usize = 256;
+use super::block_hash::{STRIDE, block_hash};
 
 /// `h` = next value of a chain. For a fixed `prev` every `content` gives another result, and the
 /// other way round: the step itself never merges two chains, only equal 64-bit inputs do.
@@ -43,13 +40,13 @@ impl Digest {
                 return;
             };
             self.partial.extend_from_slice(head);
-            self.state = mix(self.state, xxh3_64(&self.partial));
+            self.state = mix(self.state, block_hash(&self.partial));
             self.partial.clear();
             data = tail;
         }
         let (whole, tail) = data.as_chunks::<STRIDE>();
         for block in whole {
-            self.state = mix(self.state, xxh3_64(block));
+            self.state = mix(self.state, block_hash(block));
         }
         if !tail.is_empty() {
             self.partial.reserve(STRIDE);
@@ -60,6 +57,6 @@ impl Digest {
     /// Hash of all that was written. The last piece is shorter than a stride (or empty), so a value
     /// of whole strides and a longer one never end alike.
     pub(super) fn value(&self) -> u64 {
-        mix(self.state, xxh3_64(&self.partial))
+        mix(self.state, block_hash(&self.partial))
     }
 }

@@ -5,7 +5,7 @@
 //! body -> json     strict tokens, as the pieces of the body come     (scan, utf8, escape, number)
 //!      -> slot     what a value means, by call and place
 //!      -> walk     puts values in canonical order into three sections (place, text, message, output)
-//!      -> stream   tools | system | messages, each as hashed blocks   (hash, ignore, frame)
+//!      -> stream   tools | system | messages, each as hashed blocks   (hash, block_hash, ignore, frame)
 //!      -> reader   seed, chain, facts: the Prompt
 //! ```
 //!
@@ -21,6 +21,7 @@
 //! message whose content came before its role. No allocation a message.
 
 mod api;
+mod block_hash;
 mod escape;
 mod facts;
 mod frame;

@@ -14,19 +14,10 @@ pub(super) struct Run {
     pub(super) ascii: bool,
 }
 
-/// What [`block_run`] finds in 16 bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct BlockRun {
-    /// Bytes before the first quote, backslash or control character, or 16.
-    pub(super) len: usize,
-    /// Not zero when any of them is not ASCII.
-    pub(super) high: u32,
-}
-
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-pub(super) use simd::{block_run, string_run};
+pub(super) use simd::{copy_run, string_run};
 #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
-pub(super) use swar::{block_run, string_run};
+pub(super) use swar::{copy_run, string_run};
 
 /// Byte by byte: the last few bytes, and what the fast ways are tested against.
 fn scalar(bytes: &[u8], mut run: Run) -> Run {
@@ -42,23 +33,18 @@ fn scalar(bytes: &[u8], mut run: Run) -> Run {
 
 #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 mod swar {
-    use super::{BlockRun, Run, scalar};
+    use super::{Run, scalar};
 
     const ONES: u64 = u64::MAX / 255;
     const HIGHS: u64 = ONES << 7;
 
-    pub(in super::super) fn block_run(block: &[u8; 16]) -> BlockRun {
-        let run = scalar(
-            block,
-            Run {
-                len: 0,
-                ascii: true,
-            },
-        );
-        BlockRun {
-            len: run.len,
-            high: u32::from(!run.ascii),
+    /// The run at the start of `text`, copied to `room` as far as it fits.
+    pub(in super::super) fn copy_run(text: &[u8], room: &mut [u8]) -> Run {
+        let run = string_run(text.get(..room.len()).unwrap_or(text));
+        for (place, &b) in room.iter_mut().zip(text).take(run.len) {
+            *place = b;
         }
+        run
     }
 
     pub(in super::super) fn string_run(bytes: &[u8]) -> Run {
@@ -87,10 +73,10 @@ mod swar {
 
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod simd {
-    use super::{BlockRun, Run, scalar};
+    use super::{Run, scalar};
     use core::arch::wasm32::{
         i8x16_bitmask, i8x16_eq, u8x16_lt, u8x16_splat, v128, v128_any_true, v128_load, v128_or,
-        v128_xor,
+        v128_store, v128_xor,
     };
 
     #[inline(always)]
@@ -128,13 +114,100 @@ mod simd {
         false
     }
 
+    /// Copies 16 bytes; bits of those that end a run, and of those that are not ASCII.
+    ///
+    /// # Safety
+    /// 16 bytes can be read at `from` and written at `to`.
     #[inline(always)]
-    pub(in super::super) fn block_run(block: &[u8; 16]) -> BlockRun {
-        let block = load(block);
-        let stop = u32::from(i8x16_bitmask(stops(block))) | 1 << 16;
-        BlockRun {
-            len: stop.trailing_zeros() as usize,
-            high: u32::from(i8x16_bitmask(block)) & stop.wrapping_sub(1) & !stop,
+    unsafe fn copy_16(from: *const u8, to: *mut u8) -> (u32, u32) {
+        // SAFETY: as asked for; no alignment is needed.
+        let bytes = unsafe { v128_load(from.cast()) };
+        unsafe { v128_store(to.cast(), bytes) };
+        let stop = i8x16_bitmask(stops(bytes));
+        (u32::from(stop), u32::from(i8x16_bitmask(bytes)))
+    }
+
+    /// Copies 64 bytes: those that end a run, or 0, and all of them joined by "or".
+    ///
+    /// # Safety
+    /// 64 bytes can be read at `from` and written at `to`.
+    #[inline(always)]
+    unsafe fn copy_64(from: *const u8, to: *mut u8) -> (u64, v128) {
+        let (from, to) = (from.cast::<v128>(), to.cast::<v128>());
+        let copy = |i| {
+            // SAFETY: as asked for; no alignment is needed.
+            let bytes = unsafe { v128_load(from.wrapping_add(i)) };
+            unsafe { v128_store(to.wrapping_add(i), bytes) };
+            bytes
+        };
+        let (a, b, c, d) = (copy(0), copy(1), copy(2), copy(3));
+        let all = v128_or(v128_or(a, b), v128_or(c, d));
+        let (a, b, c, d) = (stops(a), stops(b), stops(c), stops(d));
+        if !v128_any_true(v128_or(v128_or(a, b), v128_or(c, d))) {
+            return (0, all);
+        }
+        let bits = |hits| u64::from(i8x16_bitmask(hits));
+        let stop = bits(a) | bits(b) << 16 | bits(c) << 32 | bits(d) << 48;
+        (stop, all)
+    }
+
+    /// The run at the start of `text`, copied to `room` as far as it fits; what follows it in `room` may
+    /// be overwritten. A run said not to be ASCII may be ASCII all the same.
+    #[inline(always)]
+    pub(in super::super) fn copy_run(text: &[u8], room: &mut [u8]) -> Run {
+        let limit = text.len().min(room.len());
+        let (from, to) = (text.as_ptr(), room.as_mut_ptr());
+        let mut at = 0_usize;
+        let mut seen = u8x16_splat(0);
+        let mut high = 0;
+        // One narrow step for dense escapes, then wide ones, then narrow ones near the end.
+        let mut wide = false;
+        while limit.wrapping_sub(at) >= 16 {
+            // SAFETY: 16 bytes from `at` lie within both.
+            let (stop, not_ascii) = unsafe { copy_16(from.wrapping_add(at), to.wrapping_add(at)) };
+            if stop != 0 {
+                let before = stop.trailing_zeros();
+                high |= not_ascii & stop.wrapping_sub(1) & !stop;
+                at = at.wrapping_add(before as usize);
+                return Run {
+                    len: at,
+                    ascii: high == 0 && i8x16_bitmask(seen) == 0,
+                };
+            }
+            high |= not_ascii;
+            at = at.wrapping_add(16);
+            while !wide && limit.wrapping_sub(at) >= 64 {
+                // SAFETY: 64 bytes from `at` lie within both.
+                let (stop, all) = unsafe { copy_64(from.wrapping_add(at), to.wrapping_add(at)) };
+                seen = v128_or(seen, all);
+                if stop != 0 {
+                    // Bytes behind the end may count as not ASCII, which costs a closer look only.
+                    return Run {
+                        len: at.wrapping_add(stop.trailing_zeros() as usize),
+                        ascii: high == 0 && i8x16_bitmask(seen) == 0,
+                    };
+                }
+                at = at.wrapping_add(64);
+            }
+            wide = true;
+        }
+        let mut run = Run {
+            len: at,
+            ascii: high == 0 && i8x16_bitmask(seen) == 0,
+        };
+        copy_tail(text, room, &mut run);
+        run
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn copy_tail(text: &[u8], room: &mut [u8], run: &mut Run) {
+        let start = run.len;
+        let text = text.get(..room.len()).unwrap_or(text);
+        let tail = text.get(start..).unwrap_or_default();
+        *run = scalar(tail, *run);
+        for (place, &b) in room.iter_mut().skip(start).zip(tail) {
+            *place = b;
         }
     }
 
@@ -169,7 +242,7 @@ mod simd {
 
 #[cfg(test)]
 mod tests {
-    use super::{Run, scalar, string_run};
+    use super::{Run, copy_run, scalar, string_run};
 
     #[test]
     fn fast_and_slow_agree() {
@@ -185,6 +258,13 @@ mod tests {
                     *b = rng.u8(..);
                 }
             }
+            let mut room = vec![0; rng.usize(0..350)];
+            let copied = copy_run(&bytes, &mut room);
+            let fits = bytes.get(..room.len()).unwrap_or(&bytes);
+            let run = string_run(fits);
+            assert_eq!(copied.len, run.len);
+            assert!(run.ascii || !copied.ascii);
+            assert_eq!(room.get(..copied.len), bytes.get(..copied.len));
             assert_eq!(
                 string_run(&bytes),
                 scalar(

@@ -5,7 +5,7 @@
 //!
 //! Cost: 12 bytes a block and one partial block; each byte is hashed once.
 
-use xxhash_rust::xxh3::xxh3_64;
+use super::block_hash::block_hash;
 
 /// Blocks of one section.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Stream {
 
     /// Hash of what stands after the last whole block.
     pub(super) fn tail(&self) -> u64 {
-        xxh3_64(&self.partial)
+        block_hash(&self.partial)
     }
 
     /// Makes the partial block, if any, a block of its own: another section follows.
@@ -154,7 +154,7 @@ impl Stream {
             .saturating_mul(weight);
         for block in blocks.by_ref() {
             self.count(step);
-            self.push(xxh3_64(block));
+            self.push(block_hash(block));
         }
         let tail = blocks.remainder();
         self.count(len(tail).saturating_mul(weight));
@@ -167,7 +167,7 @@ impl Stream {
     }
 
     fn close_block(&mut self) {
-        let content = xxh3_64(&self.partial);
+        let content = block_hash(&self.partial);
         self.push(content);
     }
 

@@ -1,18 +1,16 @@
 //! Strings: runs of text, escapes, and where a piece cuts either.
 //!
-//! Text without escapes leaves from where it stands. From the first escape on, text is copied by blocks
-//! of 16 bytes into a run, escapes being replaced as they come, until a stretch has none.
+//! Text without escapes leaves from where it stands. From the first escape on, text is copied into
+//! a run, escapes being replaced as they come, until a stretch has none.
 //!
-//! Cost: some 25 wasm instructions a block copied, and some 40 an escape.
+//! Cost: some two wasm instructions a byte copied, and some 100 an escape.
 
 use super::{Events, Halt, Json, State};
-use crate::request::escape::{
-    MOST, add_digit, ends_high, hex_unit, padded_block, plain, put, put_point, put_unit,
-};
-use crate::request::scan::{block_run, string_run};
+use crate::request::escape::{MOST, add_digit, hex_unit, plain, put, put_high, put_unit};
+use crate::request::scan::{copy_run, string_run};
 
-/// Blocks of text without an escape after which text is hashed where it stands again.
-const PLAIN_BLOCKS: u32 = 32;
+/// So much text without an escape at the end of a run: text is hashed where it stands again.
+const PLAIN_BYTES: usize = 1024;
 
 /// What one filling of the run took.
 struct Step {
@@ -79,7 +77,7 @@ impl Json {
             let step = self.decode(rest)?;
             let (raw, after) = rest.split_at_checked(step.used).ok_or(Halt::Malformed)?;
             // The text as it came is what must be UTF-8: decoded surrogates are not.
-            if !(step.ascii && self.utf8.is_whole()) && !self.utf8.check(raw) {
+            if !((step.ascii && self.utf8.is_whole()) || self.utf8.check(raw)) {
                 return Err(Halt::Malformed);
             }
             self.flush(events);
@@ -95,64 +93,52 @@ impl Json {
     fn decode(&mut self, text: &[u8]) -> Result<Step, Halt> {
         let room = self.run.room();
         let most = room.len().saturating_sub(MOST);
-        let (mut used, mut len, mut seen) = (0_usize, 0_usize, 0_u32);
-        let mut plain_blocks = 0;
+        let (mut rest, mut len) = (text, 0_usize);
+        let (mut ascii, mut plain_bytes) = (true, 0);
         let mut high = self.high.take();
-        while len <= most && plain_blocks < PLAIN_BLOCKS {
-            let left = text.get(used..).unwrap_or_default();
-            if let Some(before) = high.filter(|_| ends_high(left)) {
-                len = put_point(room, len, u32::from(before));
-                high = None;
-            }
-            let padded;
-            let block = match left.first_chunk() {
-                Some(block) => block,
-                None => {
-                    padded = padded_block(left);
-                    &padded
-                }
-            };
-            let found = block_run(block);
-            seen |= found.high;
-            put(room, len, block);
-            used = used.wrapping_add(found.len);
-            len = len.wrapping_add(found.len);
-            if found.len == block.len() {
-                plain_blocks += 1;
-                continue;
-            }
-            plain_blocks = 0;
-            match text.get(used..).unwrap_or_default() {
-                [b'\\', b'u', a, b, c, d, ..] => {
+        while len < most {
+            match rest {
+                [b'\\', b'u', a, b, c, d, after @ ..] => {
                     let unit = hex_unit([*a, *b, *c, *d]).ok_or(Halt::Malformed)?;
                     len = put_unit(room, len, &mut high, unit);
-                    used = used.wrapping_add(6);
+                    rest = after;
+                    continue;
                 }
-                [b'\\', b'u', ..] => {
-                    self.state = State::Unicode;
-                    self.hex = (0, 0);
-                    used = used.wrapping_add(2);
+                [b'\\', b'u', after @ ..] => {
+                    (self.state, self.hex, rest) = (State::Unicode, (0, 0), after);
                     break;
                 }
-                [b'\\', b, ..] => {
-                    put(room, len, &[plain(*b).ok_or(Halt::Malformed)?]);
+                [b'\\', b, after @ ..] => {
+                    let decoded = plain(*b).ok_or(Halt::Malformed)?;
+                    len = put_high(room, len, &mut high);
+                    put(room, len, &[decoded]);
                     len = len.wrapping_add(1);
-                    used = used.wrapping_add(2);
+                    rest = after;
+                    continue;
                 }
                 [b'\\'] => {
-                    self.state = State::Escape;
-                    used = used.wrapping_add(1);
+                    (self.state, rest) = (State::Escape, &[]);
                     break;
                 }
-                _ => break,
+                [] => break,
+                _ => {}
             }
+            len = put_high(room, len, &mut high);
+            let run = copy_run(rest, room.get_mut(len..most).unwrap_or_default());
+            if run.len == 0 {
+                break;
+            }
+            ascii &= run.ascii;
+            plain_bytes = run.len;
+            len = len.wrapping_add(run.len);
+            rest = rest.get(run.len..).unwrap_or_default();
         }
         self.high = high;
         self.run.set_len(len);
         Ok(Step {
-            used,
-            ascii: seen == 0,
-            is_full: len > most,
+            used: text.len().wrapping_sub(rest.len()),
+            ascii,
+            is_full: len >= most && plain_bytes < PLAIN_BYTES,
         })
     }
 
