@@ -46,17 +46,25 @@ pub fn body(text: Text, bytes: usize, seed: u64) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(seed);
     if text == Text::TokenIds {
         let ids: Vec<u32> = (0..bytes / 7).map(|_| rng.u32(100_000..130_000)).collect();
-        return json!({ "model": "chat-8b", "prompt": ids, "max_tokens": 64 }).to_string().into_bytes();
+        return json!({ "model": "chat-8b", "prompt": ids, "max_tokens": 64 })
+            .to_string()
+            .into_bytes();
     }
     let mut messages = vec![json!({ "role": "system", "content": "You are a helpful assistant." })];
     let mut left = bytes.saturating_sub(120);
     while left > 0 {
-        let role = if messages.len() % 2 == 1 { "user" } else { "assistant" };
+        let role = if messages.len() % 2 == 1 {
+            "user"
+        } else {
+            "assistant"
+        };
         let content = words(text, left.min(MESSAGE_BYTES), &mut rng);
         left = left.saturating_sub(MESSAGE_BYTES);
         messages.push(json!({ "role": role, "content": content }));
     }
-    json!({ "model": "chat-8b", "messages": Value::Array(messages), "max_tokens": 64 }).to_string().into_bytes()
+    json!({ "model": "chat-8b", "messages": Value::Array(messages), "max_tokens": 64 })
+        .to_string()
+        .into_bytes()
 }
 
 /// Text that takes about `bytes` in JSON.

@@ -52,7 +52,8 @@ pub fn artifact(gateway: Profile) -> Result<Artifact> {
         Profile::Envoy => "dist/warmroute-envoy.wasm",
         Profile::Higress => "dist/warmroute-higress.wasm",
     };
-    let bytes = std::fs::read(tree().join(name)).with_context(|| format!("{name}: run `make build` first"))?;
+    let bytes = std::fs::read(tree().join(name))
+        .with_context(|| format!("{name}: run `make build` first"))?;
     Ok(Artifact::load(&bytes)?)
 }
 
@@ -110,12 +111,23 @@ impl Budget {
         let before = std::mem::take(&mut self.rows);
         built_with.clone_into(&mut self.built_with);
         for (name, measured) in figures {
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                clippy::cast_precision_loss
+            )]
             let room = (*measured as f64 * ROOM / 1000.0).ceil() as u64 * 1000;
             let allowed = before.get(name).map_or(room, |row| row.allowed);
-            self.rows.insert(name.clone(), Row { allowed, measured: *measured });
+            self.rows.insert(
+                name.clone(),
+                Row {
+                    allowed,
+                    measured: *measured,
+                },
+            );
         }
-        std::fs::write(Self::path(), serde_json::to_string_pretty(self)? + "\n").context("benches/budget.json")
+        std::fs::write(Self::path(), serde_json::to_string_pretty(self)? + "\n")
+            .context("benches/budget.json")
     }
 
     /// What is wrong with the figures; `exact` when the plugin was built as the budget says.
@@ -124,13 +136,18 @@ impl Budget {
         let mut faults = Vec::new();
         for (name, figure) in figures {
             let Some(row) = self.rows.get(name) else {
-                faults.push(format!("{name}: not in benches/budget.json; `make bench UPDATE=1` adds it"));
+                faults.push(format!(
+                    "{name}: not in benches/budget.json; `make bench UPDATE=1` adds it"
+                ));
                 continue;
             };
             #[allow(clippy::cast_precision_loss)]
             let drift = (*figure as f64 - row.measured as f64).abs() / row.measured as f64;
             if *figure > row.allowed {
-                faults.push(format!("{name}: {figure} instructions, over the budget of {}", row.allowed));
+                faults.push(format!(
+                    "{name}: {figure} instructions, over the budget of {}",
+                    row.allowed
+                ));
             } else if exact && drift > DRIFT {
                 faults.push(format!(
                     "{name}: {figure} instructions, {} are written down; `make bench UPDATE=1` if that is meant",
@@ -138,8 +155,12 @@ impl Budget {
                 ));
             }
         }
-        let gone = self.rows.keys().filter(|name| !figures.iter().any(|(figure, _)| figure == *name));
-        faults.extend(gone.map(|name| format!("{name}: in benches/budget.json, but no case has it")));
+        let gone = self
+            .rows
+            .keys()
+            .filter(|name| !figures.iter().any(|(figure, _)| figure == *name));
+        faults
+            .extend(gone.map(|name| format!("{name}: in benches/budget.json, but no case has it")));
         faults
     }
 }

@@ -54,14 +54,27 @@ impl Case {
     /// All cases, in the table's order.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        let ascii = |gateway, hosts, bytes| Self { gateway, hosts, text: Text::Ascii, bytes };
+        let ascii = |gateway, hosts, bytes| Self {
+            gateway,
+            hosts,
+            text: Text::Ascii,
+            bytes,
+        };
         let mut cases = Vec::new();
         for hosts in [2, 8, 64] {
-            cases.extend([1 << 10, 10 << 10, 100 << 10, 1 << 20].map(|bytes| ascii(Profile::Higress, hosts, bytes)));
+            cases.extend(
+                [1 << 10, 10 << 10, 100 << 10, 1 << 20]
+                    .map(|bytes| ascii(Profile::Higress, hosts, bytes)),
+            );
         }
         cases.push(ascii(Profile::Higress, 512, 10 << 10));
         let others = [Text::Cjk, Text::Escapes, Text::TokenIds];
-        cases.extend(others.map(|text| Self { gateway: Profile::Higress, hosts: 8, text, bytes: 100 << 10 }));
+        cases.extend(others.map(|text| Self {
+            gateway: Profile::Higress,
+            hosts: 8,
+            text,
+            bytes: 100 << 10,
+        }));
         cases.extend([1 << 10, 100 << 10, 1 << 20].map(|bytes| ascii(Profile::Envoy, 8, bytes)));
         cases
     }
@@ -78,7 +91,11 @@ impl Case {
         } else {
             format!("{} KB", self.bytes >> 10)
         };
-        format!("{gateway}, {} hosts, {size} {}", self.hosts, self.text.name())
+        format!(
+            "{gateway}, {} hosts, {size} {}",
+            self.hosts,
+            self.text.name()
+        )
     }
 
     /// Measures it on the artifact of its gateway.
@@ -97,7 +114,9 @@ impl Case {
         if self.gateway == Profile::Higress {
             driver.gateway.advance(LATER_MS);
             cost.unchanged = Some(driver.request()?.whole.saturating_sub(cost.whole));
-            driver.gateway.set_hosts(CLUSTER, fleet::hosts(self.hosts, 1));
+            driver
+                .gateway
+                .set_hosts(CLUSTER, fleet::hosts(self.hosts, 1));
             driver.gateway.advance(LATER_MS);
             cost.refresh = Some(driver.request()?.whole.saturating_sub(cost.whole));
         }
@@ -129,8 +148,18 @@ impl Driver {
         };
         gateway.set_hosts(CLUSTER, hosts);
         let mut vm = Vm::new(artifact, &gateway)?;
-        ensure!(vm.start(&config)?, "the configuration was refused: {:?}", vm.logs());
-        Ok(Self { vm, gateway, body: body(case.text, case.bytes, 1), path: case.text.path(), next_connection: 0 })
+        ensure!(
+            vm.start(&config)?,
+            "the configuration was refused: {:?}",
+            vm.logs()
+        );
+        Ok(Self {
+            vm,
+            gateway,
+            body: body(case.text, case.bytes, 1),
+            path: case.text.path(),
+            next_connection: 0,
+        })
     }
 
     fn last(&self, callback: &str) -> u64 {
@@ -189,9 +218,14 @@ impl Driver {
     }
 
     fn answer(&mut self, stream: StreamId) -> Result<()> {
-        let picked = self.vm.seen(stream).and_then(|seen| seen.picked.clone()).unwrap_or_default();
+        let picked = self
+            .vm
+            .seen(stream)
+            .and_then(|seen| seen.picked.clone())
+            .unwrap_or_default();
         let address = picked.split(',').next().unwrap_or_default().to_owned();
-        self.vm.update_spec(stream, |spec| spec.upstream_address = Some(address));
+        self.vm
+            .update_spec(stream, |spec| spec.upstream_address = Some(address));
         let headers = header_map(&[(":status", "200"), ("content-type", "application/json")]);
         self.vm.response_headers(stream, headers, false)?;
         self.vm.response_body(stream, ANSWER, true)?;

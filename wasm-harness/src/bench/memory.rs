@@ -27,9 +27,20 @@ pub struct Memory {
 /// # Errors
 /// The plugin does not come up, traps, or leaves a request to the gateway.
 pub fn measure(artifact: &Artifact, requests: usize) -> Result<Memory> {
-    let case = Case { gateway: Profile::Higress, hosts: 8, text: Text::Ascii, bytes: 20 << 10 };
+    let case = Case {
+        gateway: Profile::Higress,
+        hosts: 8,
+        text: Text::Ascii,
+        bytes: 20 << 10,
+    };
     let mut driver = Driver::new(artifact, &case)?;
-    let mut memory = Memory { requests, first_bytes: 0, half_bytes: 0, last_bytes: 0, pairs: 0 };
+    let mut memory = Memory {
+        requests,
+        first_bytes: 0,
+        half_bytes: 0,
+        last_bytes: 0,
+        pairs: 0,
+    };
     let rest = body(Text::Ascii, case.bytes, 1);
     for n in 0..requests {
         // Another head is another chain of blocks.

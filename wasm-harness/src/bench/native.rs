@@ -62,7 +62,10 @@ pub fn measure(bytes: usize, hosts: u16) -> Result<Native> {
 }
 
 fn read(body: &[u8]) -> Option<Prompt> {
-    let mut reader = PromptReader::new(Api::Chat, Rc::new(PromptPlan::new(&PromptOptions::default())));
+    let mut reader = PromptReader::new(
+        Api::Chat,
+        Rc::new(PromptPlan::new(&PromptOptions::default())),
+    );
     for piece in body.chunks(PIECE_BYTES) {
         reader.feed(piece);
     }

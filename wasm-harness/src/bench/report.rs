@@ -26,8 +26,12 @@ fn grouped(figure: u64) -> String {
 /// All tables.
 #[must_use]
 pub fn table(costs: &[(Case, Cost)], native: &[Native], memory: Option<&Memory>) -> String {
-    let mut out = String::from("Wasm instructions of one request, everything known and unchanged since the last:\n");
-    let heads = ["headers", "read", "decide", "whole", "response", "listing", "refresh", "whole us"];
+    let mut out = String::from(
+        "Wasm instructions of one request, everything known and unchanged since the last:\n",
+    );
+    let heads = [
+        "headers", "read", "decide", "whole", "response", "listing", "refresh", "whole us",
+    ];
     let _ = write!(out, "{:36}", "");
     for head in heads {
         let _ = write!(out, "{head:>12}");
@@ -36,15 +40,30 @@ pub fn table(costs: &[(Case, Cost)], native: &[Native], memory: Option<&Memory>)
     let optional = |figure: Option<u64>| figure.map_or_else(|| "-".to_owned(), grouped);
     for (case, cost) in costs {
         let _ = write!(out, "{:36}", case.name());
-        for figure in [cost.headers, cost.read, cost.decide, cost.whole, cost.response] {
+        for figure in [
+            cost.headers,
+            cost.read,
+            cost.decide,
+            cost.whole,
+            cost.response,
+        ] {
             let _ = write!(out, "{:>12}", grouped(figure));
         }
-        let _ = write!(out, "{:>12}{:>12}", optional(cost.unchanged), optional(cost.refresh));
+        let _ = write!(
+            out,
+            "{:>12}{:>12}",
+            optional(cost.unchanged),
+            optional(cost.refresh)
+        );
         let _ = writeln!(out, "{:>12.0}", cost.whole_us);
     }
     out.push_str("  listing, refresh: what a decision costs more when the endpoints are listed anew; when all metrics changed\n");
     out.push_str("\nThe core, natively, nanoseconds; a prompt that every endpoint holds:\n");
-    let _ = writeln!(out, "{:>10}{:>8}{:>8}{:>12}{:>12}{:>12}", "bytes", "blocks", "hosts", "read", "match", "record");
+    let _ = writeln!(
+        out,
+        "{:>10}{:>8}{:>8}{:>12}{:>12}{:>12}",
+        "bytes", "blocks", "hosts", "read", "match", "record"
+    );
     for row in native {
         let _ = writeln!(
             out,
@@ -71,10 +90,16 @@ pub fn table(costs: &[(Case, Cost)], native: &[Native], memory: Option<&Memory>)
 /// # Errors
 /// The file cannot be written.
 pub fn write(costs: &[(Case, Cost)], native: &[Native], memory: Option<&Memory>) -> Result<()> {
-    let cases: Vec<_> = costs.iter().map(|(case, cost)| json!({ "case": case.name(), "cost": cost })).collect();
+    let cases: Vec<_> = costs
+        .iter()
+        .map(|(case, cost)| json!({ "case": case.name(), "cost": cost }))
+        .collect();
     let report = json!({ "cases": cases, "native": native, "memory": memory, "built_with": budget::built_with()? });
     let folder = budget::tree().join("target/report");
     std::fs::create_dir_all(&folder)?;
-    std::fs::write(folder.join("bench.json"), serde_json::to_string_pretty(&report)? + "\n")?;
+    std::fs::write(
+        folder.join("bench.json"),
+        serde_json::to_string_pretty(&report)? + "\n",
+    )?;
     Ok(())
 }
