@@ -25,8 +25,6 @@ fi
 rust_src=$("$rustc" --print sysroot)/lib/rustlib/src/rust
 flags=(
   -Ctarget-feature=+simd128
-  # Hot loops say themselves what is to be inlined; the rest is smaller, and no slower, with less of it.
-  -Cllvm-args=-inline-threshold=60
   "--remap-path-prefix=$PWD=/warmroute"
   "--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
   "--remap-path-prefix=$rust_src=/rust"

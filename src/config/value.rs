@@ -142,9 +142,14 @@ impl<const MIN: u64, const MAX: u64> Whole<MIN, MAX> {
 
 impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Whole<MIN, MAX> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_u64(WholeVisitor { min: MIN, max: MAX })
-            .map(Self)
+        whole(from, MIN, MAX).map(Self)
     }
+}
+
+/// Never inlined, as its like below: one copy serves all ranges.
+#[inline(never)]
+fn whole<'de, D: Deserializer<'de>>(from: D, min: u64, max: u64) -> Result<u64, D::Error> {
+    from.deserialize_u64(WholeVisitor { min, max })
 }
 
 struct WholeVisitor {
@@ -195,6 +200,7 @@ impl Visitor<'_> for WholeVisitor {
     }
 }
 
+#[inline(never)]
 fn number<'de, D: Deserializer<'de>>(
     from: D,
     expected: &'static str,
@@ -273,6 +279,11 @@ impl Visitor<'_> for TextVisitor {
     }
 }
 
+#[inline(never)]
+fn text<'de, D: Deserializer<'de>>(from: D, visitor: TextVisitor) -> Result<String, D::Error> {
+    from.deserialize_str(visitor)
+}
+
 macro_rules! text_value {
     ($(#[$doc:meta])* $name:ident, $expected:literal, $accept:expr) => {
         $(#[$doc])*
@@ -281,7 +292,7 @@ macro_rules! text_value {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                from.deserialize_str(TextVisitor { expected: $expected, accept: $accept }).map(Self)
+                text(from, TextVisitor { expected: $expected, accept: $accept }).map(Self)
             }
         }
     };

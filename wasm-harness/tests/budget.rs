@@ -1,0 +1,68 @@
+//! The built plugin costs what `benches/budget.json` says, and not more.
+
+use std::collections::BTreeMap;
+
+use warmroute_harness::bench::budget::{Budget, Row, artifact, built_with, figures, measure_all};
+use warmroute_harness::bench::memory;
+use warmroute_harness::host::Profile;
+
+#[test]
+fn every_case_stays_in_its_budget() {
+    let budget = Budget::load().unwrap();
+    let built_with = built_with().unwrap();
+    let exact = budget.built_with == built_with;
+    if !exact {
+        println!(
+            "built with {built_with}, figures are of {}: bounds alone are held",
+            budget.built_with
+        );
+    }
+    let faults = budget.faults(&figures(&measure_all().unwrap()), exact);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn memory_stays_bounded_under_new_prompts() {
+    let memory = memory::measure(&artifact(Profile::Higress).unwrap(), 2_000).unwrap();
+    println!("{memory:?}");
+    assert!(memory.pairs > 100_000, "{memory:?}");
+    // 48 MB for a million pairs, and what a plugin has without any.
+    let bound = memory.first_bytes as u64 + memory.pairs * 48;
+    assert!(memory.last_bytes as u64 <= bound, "{memory:?}");
+}
+
+#[test]
+fn a_figure_over_its_bound_or_far_from_the_one_written_down_is_a_fault() {
+    let rows = BTreeMap::from([(
+        "a".to_owned(),
+        Row {
+            allowed: 120,
+            measured: 100,
+        },
+    )]);
+    let budget = Budget {
+        rows,
+        ..Budget::default()
+    };
+    let faults = |figure, exact| budget.faults(&[("a".to_owned(), figure)], exact).len();
+    assert_eq!(
+        (faults(100, true), faults(104, true), faults(96, true)),
+        (0, 0, 0)
+    );
+    assert_eq!(
+        (faults(110, true), faults(90, true), faults(121, true)),
+        (1, 1, 1)
+    );
+    assert_eq!(
+        (faults(110, false), faults(90, false), faults(121, false)),
+        (0, 0, 1)
+    );
+    assert_eq!(budget.faults(&[], true).len(), 1, "a row without a case");
+    assert_eq!(
+        budget
+            .faults(&[("a".to_owned(), 100), ("b".to_owned(), 1)], true)
+            .len(),
+        1,
+        "a case without a row"
+    );
+}
