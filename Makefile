@@ -15,7 +15,7 @@ export WASM_TOOLCHAIN
 LAB := cargo run --quiet --profile native -p warmroute-lab --
 HARNESS := cargo run --quiet --profile native -p warmroute-harness
 
-.PHONY: help setup build run serve test check fmt bench replay e2e clean
+.PHONY: help setup build run serve test check fmt bench replay e2e oci clean
 
 help: ## List every target
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ bench: build ## Measure the plugin in wasm instructions
 
 replay: build ## Replay a trace through simulated workers and endpoints
 	@$(HARNESS) --bin replay
+
+oci: build ## Pack the Higress plugin as an OCI image: dist/warmroute-higress.oci.tar
+	@make/oci.sh
 
 clean: ## Remove what was built (target/, dist/) and the Envoy inside the tree
 	rm -rf target dist .envoy

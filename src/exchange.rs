@@ -15,20 +15,20 @@
 //! - counts of a VM that is silent for [`EXPIRY_MS`] do not count; it died, or was rebuilt;
 //! - any bytes can be read: another version, or nonsense, is as if nothing were there.
 //!
-//! Cost: a head is 32 bytes and 20 an endpoint in use; reading it O(endpoints in use). Folding costs one
+//! Cost: a head is 32 bytes and 44 an endpoint in use; reading it O(endpoints in use). Folding costs one
 //! index record a told block, at most [`FOLD_BLOCKS`] a decision; the rest waits for the next tick.
 
 use crate::clock::Millis;
 use crate::request::BlockHash;
 
 /// Format of heads and segments. Versions do not read each other.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Segments of a log.
 pub const RING: u32 = 8;
 /// A segment is full from this size on, bytes.
 const SEGMENT_BYTES: usize = 8 * 1024;
 /// Blocks of one record told at most: a longer prompt is told by its head.
-const MAX_TOLD_BLOCKS: usize = 1_024;
+const MAX_TOLD_BLOCKS: usize = 4_096;
 /// Blocks folded in at a decision.
 pub const FOLD_BLOCKS: usize = 64;
 /// A VM that is silent this long no longer counts.
@@ -45,11 +45,19 @@ pub struct Count {
     pub inflight: u32,
     /// Of these, without a first token.
     pub awaiting_first: u32,
-    /// Their uncached prompt tokens.
+    /// Their uncached prompt tokens, progress not taken off.
     pub prefill_tokens: u32,
+    /// The oldest of them that streams: its uncached tokens and when it was sent; 0 = none.
+    pub oldest_tokens: u32,
+    /// See [`Self::oldest_tokens`].
+    pub oldest_at: Millis,
+    /// When the endpoint last gave a first token.
+    pub first_token_at: Millis,
+    /// Cold prompts sent there lately, in thousandths.
+    pub cold_milli: u32,
 }
 
-const COUNT_BYTES: usize = 20;
+const COUNT_BYTES: usize = 44;
 const HEAD_BYTES: usize = 32;
 const SEGMENT_HEADER_BYTES: usize = 24;
 
@@ -91,7 +99,12 @@ impl Exchange {
     /// An exchange that tells and hears nothing when it is off.
     #[must_use]
     pub fn new(is_on: bool) -> Self {
-        Self { is_on, has_news: false, outbox: Outbox::default(), members: Vec::new() }
+        Self {
+            is_on,
+            has_news: false,
+            outbox: Outbox::default(),
+            members: Vec::new(),
+        }
     }
 
     /// Whether there is anybody to tell.
@@ -121,7 +134,8 @@ impl Exchange {
     /// Listens to these workers from now on as well.
     pub fn listen(&mut self, vms: impl Iterator<Item = u64>) {
         for vm in vms {
-            if self.members.len() < MAX_MEMBERS && self.members.iter().all(|member| member.vm != vm) {
+            if self.members.len() < MAX_MEMBERS && self.members.iter().all(|member| member.vm != vm)
+            {
                 self.members.push(Member::new(vm));
             }
         }
@@ -154,7 +168,8 @@ impl Outbox {
         let blocks = blocks.get(..MAX_TOLD_BLOCKS).unwrap_or(blocks);
         self.entries.push(what as u8);
         self.entries.extend(name_hash.to_le_bytes());
-        self.entries.extend(u16::try_from(blocks.len()).unwrap_or(0).to_le_bytes());
+        self.entries
+            .extend(u16::try_from(blocks.len()).unwrap_or(0).to_le_bytes());
         for block in blocks {
             self.entries.extend(block.to_le_bytes());
         }
@@ -193,6 +208,10 @@ impl Outbox {
             bytes.extend(count.inflight.to_le_bytes());
             bytes.extend(count.awaiting_first.to_le_bytes());
             bytes.extend(count.prefill_tokens.to_le_bytes());
+            bytes.extend(count.oldest_tokens.to_le_bytes());
+            bytes.extend(count.oldest_at.0.to_le_bytes());
+            bytes.extend(count.first_token_at.0.to_le_bytes());
+            bytes.extend(count.cold_milli.to_le_bytes());
         }
         bytes
     }
@@ -203,7 +222,7 @@ impl Outbox {
 pub struct Member {
     /// The VM.
     pub vm: u64,
-    /// What it has in flight; kept for taking it back when the next head comes.
+    /// What it has in flight.
     pub counts: Vec<Count>,
     /// When it last spoke.
     pub at: Millis,
@@ -212,6 +231,8 @@ pub struct Member {
     reached: u32,
     segment: u32,
     next: u32,
+    /// How far the present segment was read: its number, bytes, and the number of the entry there.
+    place: (u32, usize, u32),
     is_new: bool,
 }
 
@@ -219,12 +240,24 @@ impl Member {
     /// A VM of which nothing was read yet.
     #[must_use]
     pub fn new(vm: u64) -> Self {
-        Self { vm, counts: Vec::new(), at: Millis(0), version: None, reached: 0, segment: 0, next: 0, is_new: true }
+        Self {
+            vm,
+            counts: Vec::new(),
+            at: Millis(0),
+            version: None,
+            reached: 0,
+            segment: 0,
+            next: 0,
+            place: (0, 0, 0),
+            is_new: true,
+        }
     }
 
     /// Reads a head; `false` when it says nothing.
     pub fn read_head(&mut self, bytes: &[u8]) -> bool {
-        let Some((header, counts)) = bytes.split_first_chunk::<HEAD_BYTES>() else { return false };
+        let Some((header, counts)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
+            return false;
+        };
         if header.first() != Some(&VERSION) || u64_at(header, 4) != self.vm {
             return false;
         }
@@ -246,6 +279,10 @@ impl Member {
                 inflight: u32_at(count, 8),
                 awaiting_first: u32_at(count, 12),
                 prefill_tokens: u32_at(count, 16),
+                oldest_tokens: u32_at(count, 20),
+                oldest_at: Millis(u64_at(count, 24)),
+                first_token_at: Millis(u64_at(count, 32)),
+                cold_milli: u32_at(count, 40),
             });
         }
         true
@@ -271,13 +308,26 @@ impl Member {
 
     /// Reads a segment: hands new entries to `fold` until it has no `budget` of blocks left. Returns how many
     /// entries were missed, or `None` when this segment gives nothing more for now.
-    pub fn read_segment(&mut self, bytes: &[u8], budget: &mut usize, mut fold: impl FnMut(Told)) -> Option<u32> {
+    pub fn read_segment(
+        &mut self,
+        bytes: &[u8],
+        budget: &mut usize,
+        mut fold: impl FnMut(Told),
+    ) -> Option<u32> {
         let (header, mut entries) = bytes.split_first_chunk::<SEGMENT_HEADER_BYTES>()?;
         if header.first() != Some(&VERSION) || u64_at(header, 4) != self.vm {
             return None;
         }
         let segment = u32_at(header, 12);
         let mut number = u32_at(header, 16);
+        let whole = entries.len();
+        if self.place.0 == segment
+            && let Some(rest) = entries.get(self.place.1..)
+        {
+            // Entries are only ever added behind what was read.
+            entries = rest;
+            number = self.place.2;
+        }
         let mut missed = 0;
         let ahead = number.wrapping_sub(self.next);
         if ahead < u32::MAX / 2 && ahead > 0 {
@@ -286,7 +336,6 @@ impl Member {
         }
         self.segment = segment;
         while let Some((told, rest)) = Told::read(entries) {
-            entries = rest;
             if number == self.next {
                 if *budget == 0 {
                     return Some(missed);
@@ -295,7 +344,9 @@ impl Member {
                 self.next = self.next.wrapping_add(1);
                 fold(told);
             }
+            entries = rest;
             number = number.wrapping_add(1);
+            self.place = (segment, whole.saturating_sub(entries.len()), number);
         }
         if self.next != self.reached {
             self.segment = segment.wrapping_add(1);
@@ -307,13 +358,25 @@ impl Member {
 impl Told {
     fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (what, rest) = bytes.split_first()?;
-        let what = [What::Recorded, What::Withdrawn, What::Emptied].into_iter().find(|known| *known as u8 == *what)?;
+        let what = [What::Recorded, What::Withdrawn, What::Emptied]
+            .into_iter()
+            .find(|known| *known as u8 == *what)?;
         let (name, rest) = rest.split_first_chunk::<8>()?;
         let (count, rest) = rest.split_first_chunk::<2>()?;
         let size = usize::from(u16::from_le_bytes(*count)).checked_mul(8)?;
         let (blocks, rest) = rest.split_at_checked(size)?;
-        let blocks = blocks.chunks_exact(8).map(|block| u64_at(block, 0)).collect();
-        Some((Self { what, name_hash: u64::from_le_bytes(*name), blocks }, rest))
+        let blocks = blocks
+            .chunks_exact(8)
+            .map(|block| u64_at(block, 0))
+            .collect();
+        Some((
+            Self {
+                what,
+                name_hash: u64::from_le_bytes(*name),
+                blocks,
+            },
+            rest,
+        ))
     }
 }
 
@@ -333,7 +396,10 @@ pub mod members {
 
     /// The numbers in a value.
     pub fn read(bytes: &[u8]) -> impl Iterator<Item = u64> {
-        bytes.chunks_exact(8).take(MAX_MEMBERS).map(|vm| super::u64_at(vm, 0))
+        bytes
+            .chunks_exact(8)
+            .take(MAX_MEMBERS)
+            .map(|vm| super::u64_at(vm, 0))
     }
 
     /// The value with `me` in it; `None` when it is there already. The oldest goes when there are too many: a
@@ -346,7 +412,12 @@ pub mod members {
         }
         vms.push(me);
         let skip = vms.len().saturating_sub(MAX_MEMBERS);
-        Some(vms.iter().skip(skip).flat_map(|vm| vm.to_le_bytes()).collect())
+        Some(
+            vms.iter()
+                .skip(skip)
+                .flat_map(|vm| vm.to_le_bytes())
+                .collect(),
+        )
     }
 }
 
@@ -358,7 +429,11 @@ mod tests {
     type Ring = Vec<Vec<u8>>;
 
     fn told(what: What, blocks: &[u64]) -> Told {
-        Told { what, name_hash: 7, blocks: blocks.to_vec() }
+        Told {
+            what,
+            name_hash: 7,
+            blocks: blocks.to_vec(),
+        }
     }
 
     fn tell(outbox: &mut Outbox, ring: &mut Ring, entry: &Told) {
@@ -367,7 +442,12 @@ mod tests {
         ring[place as usize] = bytes;
     }
 
-    fn listen(member: &mut Member, outbox: &Outbox, ring: &Ring, mut budget: usize) -> (Vec<Told>, u32) {
+    fn listen(
+        member: &mut Member,
+        outbox: &Outbox,
+        ring: &Ring,
+        mut budget: usize,
+    ) -> (Vec<Told>, u32) {
         let (mut heard, mut missed) = (Vec::new(), 0);
         assert!(member.read_head(&outbox.head(1, core::iter::empty(), Millis(5))));
         for _ in 0..=RING {
@@ -385,12 +465,19 @@ mod tests {
 
     #[test]
     fn what_is_told_is_heard_once_and_in_order() {
-        let (mut outbox, mut ring, mut member) = (Outbox::default(), vec![Vec::new(); RING as usize], Member::new(1));
+        let (mut outbox, mut ring, mut member) = (
+            Outbox::default(),
+            vec![Vec::new(); RING as usize],
+            Member::new(1),
+        );
         let first = told(What::Recorded, &[1, 2, 3]);
         let second = told(What::Withdrawn, &[3]);
         tell(&mut outbox, &mut ring, &first);
         tell(&mut outbox, &mut ring, &second);
-        assert_eq!(listen(&mut member, &outbox, &ring, 100), (vec![first.clone(), second], 0));
+        assert_eq!(
+            listen(&mut member, &outbox, &ring, 100),
+            (vec![first.clone(), second], 0)
+        );
         assert_eq!(listen(&mut member, &outbox, &ring, 100), (vec![], 0));
         tell(&mut outbox, &mut ring, &first);
         assert_eq!(listen(&mut member, &outbox, &ring, 100), (vec![first], 0));
@@ -398,8 +485,14 @@ mod tests {
 
     #[test]
     fn a_budget_spreads_the_work_and_loses_nothing() {
-        let (mut outbox, mut ring, mut member) = (Outbox::default(), vec![Vec::new(); RING as usize], Member::new(1));
-        let entries: Vec<_> = (0..500u64).map(|n| told(What::Recorded, &[n, n + 1, n + 2])).collect();
+        let (mut outbox, mut ring, mut member) = (
+            Outbox::default(),
+            vec![Vec::new(); RING as usize],
+            Member::new(1),
+        );
+        let entries: Vec<_> = (0..500u64)
+            .map(|n| told(What::Recorded, &[n, n + 1, n + 2]))
+            .collect();
         let mut heard = Vec::new();
         for entry in &entries {
             tell(&mut outbox, &mut ring, entry);
@@ -413,7 +506,11 @@ mod tests {
 
     #[test]
     fn a_reader_that_is_too_slow_counts_what_it_missed_and_goes_on() {
-        let (mut outbox, mut ring, mut member) = (Outbox::default(), vec![Vec::new(); RING as usize], Member::new(1));
+        let (mut outbox, mut ring, mut member) = (
+            Outbox::default(),
+            vec![Vec::new(); RING as usize],
+            Member::new(1),
+        );
         tell(&mut outbox, &mut ring, &told(What::Recorded, &[0]));
         listen(&mut member, &outbox, &ring, 100);
         let blocks: Vec<u64> = (0..100).collect();
@@ -432,9 +529,22 @@ mod tests {
         let mut outbox = Outbox::default();
         outbox.tell(What::Recorded, 7, &[1, 2, 3]);
         let (_, segment) = outbox.segment(1).unwrap();
-        let head = outbox.head(1, [Count { name_hash: 7, inflight: 1, ..Count::default() }].into_iter(), Millis(1));
+        let head = outbox.head(
+            1,
+            [Count {
+                name_hash: 7,
+                inflight: 1,
+                ..Count::default()
+            }]
+            .into_iter(),
+            Millis(1),
+        );
         for _ in 0..20_000 {
-            let mut bytes = if rng.bool() { segment.clone() } else { head.clone() };
+            let mut bytes = if rng.bool() {
+                segment.clone()
+            } else {
+                head.clone()
+            };
             for _ in 0..rng.usize(0..4) {
                 let at = rng.usize(..bytes.len());
                 bytes[at] = rng.u8(..);
@@ -455,7 +565,10 @@ mod tests {
             assert_eq!(members::join(&value, vm), None);
         }
         let vms: Vec<_> = members::read(&value).collect();
-        assert_eq!((vms.len(), vms.first(), vms.last()), (MAX_MEMBERS, Some(&44), Some(&299)));
+        assert_eq!(
+            (vms.len(), vms.first(), vms.last()),
+            (MAX_MEMBERS, Some(&44), Some(&299))
+        );
     }
 
     #[test]

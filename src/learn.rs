@@ -34,7 +34,10 @@ pub struct BytesPerToken {
 
 impl Default for BytesPerToken {
     fn default() -> Self {
-        Self { models: LruCache::new(MODELS), overall: DEFAULT_BYTES_PER_TOKEN }
+        Self {
+            models: LruCache::new(MODELS),
+            overall: DEFAULT_BYTES_PER_TOKEN,
+        }
     }
 }
 
@@ -93,6 +96,30 @@ impl PrefillRate {
     }
 }
 
+/// What an endpoint's first tokens take beyond the computing that was predicted: its step, its network,
+/// what others sent it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Queueing {
+    ms: f64,
+}
+
+const QUEUEING_ALPHA: f64 = 0.1;
+const QUEUEING_MAX_MS: f64 = 60_000.0;
+
+impl Queueing {
+    /// The delay, milliseconds.
+    #[must_use]
+    pub fn ms(self) -> f64 {
+        self.ms
+    }
+
+    /// A first token came `ttft_ms` after its request, of which `computing_ms` were predicted.
+    pub fn observe(&mut self, ttft_ms: u64, computing_ms: f64) {
+        let beyond = clamp(to_f64(ttft_ms) - computing_ms, &(0.0..=QUEUEING_MAX_MS));
+        smooth(&mut self.ms, beyond, QUEUEING_ALPHA);
+    }
+}
+
 /// How far the index is believed about an endpoint: a factor on its assumed cache size.
 #[derive(Clone, Copy, Debug)]
 pub struct Trust {
@@ -121,7 +148,10 @@ pub enum Verdict {
 
 impl Default for Trust {
     fn default() -> Self {
-        Self { factor: 1.0, blanks: 0 }
+        Self {
+            factor: 1.0,
+            blanks: 0,
+        }
     }
 }
 
@@ -133,7 +163,12 @@ impl Trust {
     }
 
     /// An engine told how much of a prompt it had cached.
-    pub fn compare(&mut self, predicted_tokens: f64, delivered_tokens: f64, block_tokens: f64) -> Verdict {
+    pub fn compare(
+        &mut self,
+        predicted_tokens: f64,
+        delivered_tokens: f64,
+        block_tokens: f64,
+    ) -> Verdict {
         if predicted_tokens < MIN_PREDICTED_TOKENS.max(2.0 * block_tokens) {
             return Verdict::Fits;
         }
@@ -143,7 +178,11 @@ impl Trust {
             return Verdict::Fits;
         }
         self.factor = (self.factor * TRUST_LOST).max(TRUST_MIN);
-        self.blanks = if delivered_tokens < predicted_tokens * 0.25 { self.blanks.saturating_add(1) } else { 0 };
+        self.blanks = if delivered_tokens < predicted_tokens * 0.25 {
+            self.blanks.saturating_add(1)
+        } else {
+            0
+        };
         if self.blanks < BLANKS {
             return Verdict::Short;
         }
@@ -157,7 +196,11 @@ fn smooth(known: &mut f64, seen: f64, alpha: f64) {
 }
 
 fn clamp(value: f64, bounds: &core::ops::RangeInclusive<f64>) -> f64 {
-    if value.is_nan() { *bounds.start() } else { value.clamp(*bounds.start(), *bounds.end()) }
+    if value.is_nan() {
+        *bounds.start()
+    } else {
+        value.clamp(*bounds.start(), *bounds.end())
+    }
 }
 
 #[cfg(test)]
@@ -171,7 +214,10 @@ mod tests {
         learned.observe(7, 300, 100);
         assert_eq!(learned.of(7), 3.0);
         learned.observe(7, 100_000, 100);
-        assert!((learned.of(7) - 5.9).abs() < 1e-9, "bounded at 32 bytes a token, a tenth of the way");
+        assert!(
+            (learned.of(7) - 5.9).abs() < 1e-9,
+            "bounded at 32 bytes a token, a tenth of the way"
+        );
         assert!(learned.of(8) < DEFAULT_BYTES_PER_TOKEN + 3.0);
         learned.observe(9, 1, 10);
         assert_eq!(learned.of(9), learned.overall(), "too short to say");
@@ -188,6 +234,17 @@ mod tests {
     }
 
     #[test]
+    fn queueing_is_what_computing_does_not_explain() {
+        let mut queueing = Queueing::default();
+        queueing.observe(100, 200.0);
+        assert_eq!(queueing.ms(), 0.0, "faster than predicted is no queue");
+        for _ in 0..100 {
+            queueing.observe(300, 200.0);
+        }
+        assert!((queueing.ms() - 100.0).abs() < 1.0);
+    }
+
+    #[test]
     fn trust_falls_with_shortfalls_and_comes_back() {
         let mut trust = Trust::default();
         assert_eq!(trust.compare(1000.0, 500.0, 16.0), Verdict::Short);
@@ -200,7 +257,11 @@ mod tests {
             trust.compare(1000.0, 500.0, 16.0);
         }
         assert_eq!(trust.factor(), TRUST_MIN);
-        assert_eq!(trust.compare(100.0, 0.0, 16.0), Verdict::Fits, "too small to prove anything");
+        assert_eq!(
+            trust.compare(100.0, 0.0, 16.0),
+            Verdict::Fits,
+            "too small to prove anything"
+        );
     }
 
     #[test]

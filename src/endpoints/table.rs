@@ -13,10 +13,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::cooldown::Cooldown;
 use super::load::{Health, Load};
-use super::own::{DEFAULT_PREFILL_TOKENS_PER_MS, Own};
+use super::own::{Ahead, DEFAULT_PREFILL_TOKENS_PER_MS, Own};
 use super::{MAX_ENDPOINTS, Slot};
 use crate::clock::Millis;
-use crate::learn::{PrefillRate, Trust};
+use crate::learn::{PrefillRate, Queueing, Trust};
 use crate::number::to_f64;
 
 /// One endpoint: what the gateway says of it, what its engine says, what we sent it.
@@ -34,8 +34,10 @@ pub struct Endpoint {
     pub load_at: Option<Millis>,
     /// Fingerprint of the text that [`Self::load`] came from.
     pub text_print: u64,
-    /// What we had sent without a first token when [`Self::load`] was new.
+    /// What we had sent without a first token when [`Self::load`] was new: the most since the look before, as
+    /// the engine spoke somewhere in between. Taken too low, our own requests would count twice.
     pub waiting_own: u32,
+    awaiting_peak: u32,
     /// Our own counts.
     pub own: Own,
     /// What other workers have in flight here, as they tell.
@@ -44,6 +46,8 @@ pub struct Endpoint {
     pub cooldown: Cooldown,
     /// Learned prefill rate.
     pub rate: PrefillRate,
+    /// Learned delay beyond computing.
+    pub queueing: Queueing,
     /// How far the index is believed.
     pub trust: Trust,
     /// Learned share of a local miss that an outer KV tier answers, 0..=1.
@@ -52,14 +56,16 @@ pub struct Endpoint {
 }
 
 /// Requests of other workers at an endpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Others {
     /// In flight.
     pub inflight: u32,
     /// Of these, without a first token.
     pub awaiting_first: u32,
-    /// Their uncached prompt tokens.
-    pub prefill_tokens: u64,
+    /// Their work before the engine.
+    pub ahead: Ahead,
+    /// Cold prompts sent lately, faded.
+    pub cold_recent: f64,
 }
 
 /// What a new reading of an engine's load said about its cache.
@@ -83,10 +89,12 @@ impl Endpoint {
             load_at: None,
             text_print: 0,
             waiting_own: 0,
+            awaiting_peak: 0,
             own: Own::new(generation),
             others: Others::default(),
             cooldown: Cooldown::default(),
             rate: PrefillRate::default(),
+            queueing: Queueing::default(),
             trust: Trust::default(),
             outer_hit_share: 0.0,
             listing: 0,
@@ -96,7 +104,9 @@ impl Endpoint {
     /// Prefill rate, learned or assumed, tokens per millisecond.
     #[must_use]
     pub fn prefill_rate(&self) -> f64 {
-        self.rate.tokens_per_ms().unwrap_or(DEFAULT_PREFILL_TOKENS_PER_MS)
+        self.rate
+            .tokens_per_ms()
+            .unwrap_or(DEFAULT_PREFILL_TOKENS_PER_MS)
     }
 
     /// Weight of the engine's last words: 1 new, 0 from `stale_after_ms` on.
@@ -112,7 +122,9 @@ impl Endpoint {
         let went_back = |before: Option<f64>, after: Option<f64>| matches!((before, after), (Some(b), Some(a)) if a < b);
         let reading = if went_back(self.load.prefix_queries, load.prefix_queries) {
             Reading::Restarted
-        } else if load.capacity_tokens.is_some() && self.load.capacity_tokens != load.capacity_tokens {
+        } else if load.capacity_tokens.is_some()
+            && self.load.capacity_tokens != load.capacity_tokens
+        {
             Reading::Resized
         } else {
             Reading::Same
@@ -120,15 +132,46 @@ impl Endpoint {
         self.learn_outer_tier(&load);
         self.load = load;
         self.load_at = Some(at);
-        self.waiting_own = self.own.awaiting_first.saturating_add(self.others.awaiting_first);
+        self.waiting_own = self.awaiting_peak.max(self.awaiting_first());
         reading
+    }
+
+    /// Requests of this gateway, all workers, without a first token.
+    #[must_use]
+    pub fn awaiting_first(&self) -> u32 {
+        self.own
+            .awaiting_first
+            .saturating_add(self.others.awaiting_first)
+    }
+
+    /// Notes that requests were sent.
+    pub fn sent_more(&mut self) {
+        self.awaiting_peak = self.awaiting_peak.max(self.awaiting_first());
+    }
+
+    /// Notes that the engine's words were looked at, new or not.
+    pub fn looked_at(&mut self) {
+        self.awaiting_peak = self.awaiting_first();
+    }
+
+    /// Uncached tokens before the engine, of all workers.
+    #[must_use]
+    pub fn prefill_tokens(&self, now: Millis) -> f64 {
+        let rate = self.prefill_rate();
+        self.own
+            .ahead(rate, now)
+            .and(self.others.ahead)
+            .left(rate, now)
     }
 
     /// The share of external look-ups that hit since the last reading, smoothed.
     fn learn_outer_tier(&mut self, load: &Load) {
         const ALPHA: f64 = 0.2;
         let grown = |before: Option<f64>, after: Option<f64>| Some(after? - before.unwrap_or(0.0));
-        let queries = grown(self.load.external_prefix_queries, load.external_prefix_queries);
+        let queries = grown(
+            self.load.external_prefix_queries,
+            load.external_prefix_queries,
+        );
         let hits = grown(self.load.external_prefix_hits, load.external_prefix_hits);
         if let (Some(queries), Some(hits)) = (queries, hits)
             && queries > 0.0
@@ -181,7 +224,9 @@ impl Table {
     pub fn end_listing(&mut self, mut left: impl FnMut(Slot)) {
         for (at, place) in self.slots.iter_mut().enumerate() {
             let Ok(at) = u16::try_from(at) else { continue };
-            if place.as_ref().is_some_and(|endpoint| endpoint.listing != self.listing)
+            if place
+                .as_ref()
+                .is_some_and(|endpoint| endpoint.listing != self.listing)
                 && let Some(endpoint) = place.take()
             {
                 self.by_address.remove(&endpoint.address);
@@ -227,9 +272,19 @@ impl Table {
         self.by_name.get(&name_hash).copied()
     }
 
+    /// Forgets what other workers have in flight.
+    pub fn clear_others(&mut self) {
+        for endpoint in self.slots.iter_mut().flatten() {
+            endpoint.others = Others::default();
+        }
+    }
+
     /// All endpoints.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &Endpoint)> {
-        self.slots.iter().enumerate().filter_map(|(at, place)| Some((Slot(u16::try_from(at).ok()?), place.as_ref()?)))
+        self.slots
+            .iter()
+            .enumerate()
+            .filter_map(|(at, place)| Some((Slot(u16::try_from(at).ok()?), place.as_ref()?)))
     }
 
     /// How many endpoints there are.
@@ -287,10 +342,17 @@ mod tests {
         listed(&mut table, &["a:1"]);
         let endpoint = table.get_mut(Slot(0)).unwrap();
         assert_eq!(endpoint.freshness(1000, Millis(5)), 0.0);
-        let load = |queries, capacity| Load { prefix_queries: Some(queries), capacity_tokens: Some(capacity), ..Load::default() };
+        let load = |queries, capacity| Load {
+            prefix_queries: Some(queries),
+            capacity_tokens: Some(capacity),
+            ..Load::default()
+        };
         assert_eq!(endpoint.read(load(5.0, 100), Millis(0)), Reading::Resized);
         assert_eq!(endpoint.read(load(6.0, 100), Millis(0)), Reading::Same);
-        assert_eq!(endpoint.read(load(1.0, 100), Millis(1000)), Reading::Restarted);
+        assert_eq!(
+            endpoint.read(load(1.0, 100), Millis(1000)),
+            Reading::Restarted
+        );
         assert_eq!(endpoint.freshness(1000, Millis(1250)), 0.75);
         assert_eq!(endpoint.freshness(1000, Millis(9999)), 0.0);
     }

@@ -6,16 +6,16 @@
 //!
 //! Cost: a run of a string costs what [`super::scan`] costs; a token some tens of instructions.
 
+mod ids;
+mod string;
+
 use super::Cut;
-use super::escape::{Run, add_digit};
+use super::escape::Run;
 use super::number::Number;
-use super::scan::{ascii_run, string_run};
 use super::utf8::Utf8;
 
 /// Deepest nesting that is followed.
 const MAX_DEPTH: u32 = 64;
-/// Blocks of text without an escape after which text is hashed where it stands again.
-const PLAIN_BLOCKS: u32 = 8;
 /// Most values that are looked at.
 const MAX_NODES: u32 = 1 << 20;
 
@@ -54,6 +54,10 @@ pub(super) trait Events {
     /// Decoded bytes of the key or string begun.
     fn text(&mut self, run: &[u8]);
     fn number(&mut self, text: &[u8]) -> Result<(), Halt>;
+    /// Whether the numbers of the innermost array are token ids, which may come many at a time.
+    fn wants_ids(&self) -> bool;
+    /// Token ids, four bytes each, big-endian.
+    fn ids(&mut self, ids: &[u8]);
     fn literal(&mut self, literal: Literal) -> Result<(), Halt>;
 }
 
@@ -227,6 +231,12 @@ impl Json {
             b'{' => self.open(Container::Object, events)?,
             b'[' => self.open(Container::Array, events)?,
             b'-' | b'0'..=b'9' => {
+                if self.objects & 1 == 0 && events.wants_ids() {
+                    let used = self.ids(piece, events);
+                    if used > 0 {
+                        return Ok(piece.get(used..).unwrap_or_default());
+                    }
+                }
                 self.number.reset();
                 self.state = State::Number;
                 return Ok(piece);
@@ -237,198 +247,6 @@ impl Json {
             _ => return Err(Halt::Malformed),
         }
         Ok(rest)
-    }
-
-    fn string<'a, E: Events>(&mut self, piece: &'a [u8], events: &mut E) -> Result<&'a [u8], Halt> {
-        let run = string_run(piece);
-        let Some((text, rest)) = piece.split_at_checked(run.len) else {
-            return Err(Halt::Malformed);
-        };
-        if !text.is_empty() {
-            self.flush_high(events);
-            let plain = run.ascii && self.utf8.is_whole();
-            if !plain && !self.utf8.check(text) {
-                return Err(Halt::Malformed);
-            }
-            events.text(text);
-        }
-        let tail = rest;
-        let Some((&b, rest)) = tail.split_first() else {
-            return Ok(tail);
-        };
-        if !self.utf8.is_whole() {
-            return Err(Halt::Malformed);
-        }
-        match b {
-            b'"' => {
-                self.flush_high(events);
-                if self.in_key {
-                    self.state = State::Colon;
-                    events.end_key()?;
-                } else {
-                    self.state = State::AfterValue;
-                    events.end_string()?;
-                }
-            }
-            b'\\' => return self.escapes(tail, events),
-            _ => return Err(Halt::Malformed),
-        }
-        Ok(rest)
-    }
-
-    /// Escapes with little text between them, the first one at the start of `piece`.
-    fn escapes<'a, E: Events>(
-        &mut self,
-        piece: &'a [u8],
-        events: &mut E,
-    ) -> Result<&'a [u8], Halt> {
-        let mut rest = piece;
-        let mut plain_blocks = 0;
-        self.run.prepare();
-        loop {
-            if self.run.is_full() {
-                events.text(self.run.bytes());
-                self.run.clear();
-            }
-            rest = match rest {
-                [b'\\', b'u', a, b, c, d, after @ ..] => {
-                    let unit = [a, b, c, d]
-                        .into_iter()
-                        .try_fold(0, |unit, &b| add_digit(unit, b));
-                    self.unit(unit.ok_or(Halt::Malformed)?);
-                    after
-                }
-                [b'\\', b'u', after @ ..] => {
-                    self.state = State::Unicode;
-                    self.hex = (0, 0);
-                    rest = after;
-                    break;
-                }
-                [b'\\', b, after @ ..] => {
-                    self.plain(*b)?;
-                    plain_blocks = 0;
-                    after
-                }
-                [b'\\'] => {
-                    self.state = State::Escape;
-                    rest = &[];
-                    break;
-                }
-                _ => {
-                    let Some(block) = rest.first_chunk() else {
-                        break;
-                    };
-                    let len = ascii_run(block).unwrap_or(0);
-                    if len == 0 || plain_blocks == PLAIN_BLOCKS {
-                        break;
-                    }
-                    self.close_high();
-                    self.run.push_block(block, len);
-                    plain_blocks += 1;
-                    rest.get(len..).unwrap_or_default()
-                }
-            };
-        }
-        self.flush(events);
-        Ok(rest)
-    }
-
-    fn flush<E: Events>(&mut self, events: &mut E) {
-        events.text(self.run.bytes());
-        self.run.clear();
-    }
-
-    /// An escape whose backslash ended the last piece.
-    fn escape<'a, E: Events>(&mut self, piece: &'a [u8], events: &mut E) -> Result<&'a [u8], Halt> {
-        let Some((&b, rest)) = piece.split_first() else {
-            return Ok(piece);
-        };
-        if b == b'u' {
-            self.state = State::Unicode;
-            self.hex = (0, 0);
-            return Ok(rest);
-        }
-        self.run.prepare();
-        self.plain(b)?;
-        self.state = State::String;
-        self.flush(events);
-        Ok(rest)
-    }
-
-    /// An escape of one character.
-    fn plain(&mut self, b: u8) -> Result<(), Halt> {
-        let plain = match b {
-            b'n' => b'\n',
-            b'"' | b'\\' | b'/' => b,
-            b't' => b'\t',
-            b'r' => b'\r',
-            b'b' => 0x08,
-            b'f' => 0x0C,
-            _ => return Err(Halt::Malformed),
-        };
-        self.close_high();
-        self.run.push(plain);
-        Ok(())
-    }
-
-    /// Inside the digits of `\u`.
-    fn unicode<'a, E: Events>(
-        &mut self,
-        piece: &'a [u8],
-        events: &mut E,
-    ) -> Result<&'a [u8], Halt> {
-        let mut rest = piece;
-        while let Some((&b, after)) = rest.split_first() {
-            let (count, value) = self.hex;
-            let value = add_digit(value, b).ok_or(Halt::Malformed)?;
-            self.hex = (count.saturating_add(1), value);
-            rest = after;
-            if count == 3 {
-                self.run.prepare();
-                self.unit(value);
-                self.state = State::String;
-                self.flush(events);
-                break;
-            }
-        }
-        Ok(rest)
-    }
-
-    /// One UTF-16 unit of a `\u` escape.
-    fn unit(&mut self, unit: u16) {
-        match (self.high.take(), unit) {
-            (Some(high), 0xDC00..=0xDFFF) => {
-                let upper = (u32::from(high) & 0x3FF) << 10;
-                self.run
-                    .push_point(0x1_0000_u32.wrapping_add(upper | (u32::from(unit) & 0x3FF)));
-            }
-            (before, _) => {
-                if let Some(high) = before {
-                    self.run.push_point(u32::from(high));
-                }
-                if (0xD800..=0xDBFF).contains(&unit) {
-                    self.high = Some(unit);
-                } else {
-                    self.run.push_point(u32::from(unit));
-                }
-            }
-        }
-    }
-
-    /// A high surrogate that no low one follows is a character of its own.
-    fn close_high(&mut self) {
-        if let Some(high) = self.high.take() {
-            self.run.push_point(u32::from(high));
-        }
-    }
-
-    #[inline]
-    fn flush_high<E: Events>(&mut self, events: &mut E) {
-        if self.high.is_some() {
-            self.run.prepare();
-            self.close_high();
-            self.flush(events);
-        }
     }
 
     fn number<'a, E: Events>(&mut self, piece: &'a [u8], events: &mut E) -> Result<&'a [u8], Halt> {

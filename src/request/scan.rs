@@ -14,10 +14,19 @@ pub(super) struct Run {
     pub(super) ascii: bool,
 }
 
+/// What [`block_run`] finds in 16 bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockRun {
+    /// Bytes before the first quote, backslash or control character, or 16.
+    pub(super) len: usize,
+    /// Not zero when any of them is not ASCII.
+    pub(super) high: u32,
+}
+
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-pub(super) use simd::{ascii_run, string_run};
+pub(super) use simd::{block_run, string_run};
 #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
-pub(super) use swar::{ascii_run, string_run};
+pub(super) use swar::{block_run, string_run};
 
 /// Byte by byte: the last few bytes, and what the fast ways are tested against.
 fn scalar(bytes: &[u8], mut run: Run) -> Run {
@@ -33,13 +42,12 @@ fn scalar(bytes: &[u8], mut run: Run) -> Run {
 
 #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 mod swar {
-    use super::{Run, scalar};
+    use super::{BlockRun, Run, scalar};
 
     const ONES: u64 = u64::MAX / 255;
     const HIGHS: u64 = ONES << 7;
 
-    /// Bytes of `block` before the first that ends a run; `None` when any is not ASCII.
-    pub(in super::super) fn ascii_run(block: &[u8; 16]) -> Option<usize> {
+    pub(in super::super) fn block_run(block: &[u8; 16]) -> BlockRun {
         let run = scalar(
             block,
             Run {
@@ -47,7 +55,10 @@ mod swar {
                 ascii: true,
             },
         );
-        block.is_ascii().then_some(run.len)
+        BlockRun {
+            len: run.len,
+            high: u32::from(!run.ascii),
+        }
     }
 
     pub(in super::super) fn string_run(bytes: &[u8]) -> Run {
@@ -76,7 +87,7 @@ mod swar {
 
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod simd {
-    use super::{Run, scalar};
+    use super::{BlockRun, Run, scalar};
     use core::arch::wasm32::{
         i8x16_bitmask, i8x16_eq, u8x16_lt, u8x16_splat, v128, v128_any_true, v128_load, v128_or,
         v128_xor,
@@ -117,12 +128,14 @@ mod simd {
         false
     }
 
-    /// Bytes of `block` before the first that ends a run; `None` when any is not ASCII.
     #[inline(always)]
-    pub(in super::super) fn ascii_run(block: &[u8; 16]) -> Option<usize> {
+    pub(in super::super) fn block_run(block: &[u8; 16]) -> BlockRun {
         let block = load(block);
         let stop = u32::from(i8x16_bitmask(stops(block))) | 1 << 16;
-        (i8x16_bitmask(block) == 0).then_some(stop.trailing_zeros() as usize)
+        BlockRun {
+            len: stop.trailing_zeros() as usize,
+            high: u32::from(i8x16_bitmask(block)) & stop.wrapping_sub(1) & !stop,
+        }
     }
 
     pub(in super::super) fn string_run(bytes: &[u8]) -> Run {

@@ -64,6 +64,23 @@ impl Walk {
         }
     }
 
+    /// Token ids, four bytes each, when they belong to the first prompt.
+    pub(super) fn add_ids(&mut self, ids: &[u8], is_first: bool) {
+        if is_first {
+            self.begin_tokens();
+            self.out.put(ids, true);
+        } else {
+            self.out.count(u64::try_from(ids.len()).unwrap_or(u64::MAX));
+        }
+    }
+
+    fn begin_tokens(&mut self) {
+        if !self.in_tokens {
+            self.out.mark(Mark::Tokens);
+            self.in_tokens = true;
+        }
+    }
+
     /// Four bytes that stand for a token id, when it belongs to the first prompt; a number that is none is
     /// spelled out.
     pub(super) fn add_token(&mut self, text: &[u8], is_first: bool) {
@@ -78,13 +95,10 @@ impl Walk {
                 .checked_mul(10)?
                 .checked_add(digit)
         };
-        if !self.in_tokens {
-            self.out.mark(Mark::Tokens);
-            self.in_tokens = true;
-        }
         match text.iter().fold(Some(0), digit) {
-            Some(id) if id < 0xF800_0000 => self.out.put(&id.to_be_bytes(), true),
+            Some(id) if id < 0xF800_0000 => self.add_ids(&id.to_be_bytes(), true),
             _ => {
+                self.begin_tokens();
                 self.out.mark(Mark::Number);
                 self.out.put(text, false);
                 self.out.count(4);

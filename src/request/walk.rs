@@ -302,6 +302,20 @@ impl Events for Walk {
         self.scalar(slot, Mark::Number, text)
     }
 
+    fn wants_ids(&self) -> bool {
+        matches!(self.slot(), Slot::PromptItem | Slot::Token)
+    }
+
+    fn ids(&mut self, ids: &[u8]) {
+        let is_first = if self.slot() == Slot::PromptItem {
+            self.prompts = self.prompts.max(1);
+            self.prompts == 1
+        } else {
+            self.levels.last().is_some_and(|l| l.slot == Slot::Tokens)
+        };
+        self.add_ids(ids, is_first);
+    }
+
     fn literal(&mut self, literal: Literal) -> Result<(), Halt> {
         let slot = self.slot();
         if literal == Literal::Null && slot != Slot::Generic {

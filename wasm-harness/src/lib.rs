@@ -1,5 +1,6 @@
 //! A wasmtime host for the built plugin.
 
+pub mod bench;
 pub mod host;
 pub mod replay;
 pub mod scenario;

@@ -44,7 +44,13 @@ fn post(body: BodyPlan) -> Call {
 }
 
 /// Sends a body, and holds that it arrived unchanged at one engine and was answered.
-async fn deliver(stage: &Stage, sims: &[EngineSim], client: &Client, call: Call, body: &Bytes) -> Answer {
+async fn deliver(
+    stage: &Stage,
+    sims: &[EngineSim],
+    client: &Client,
+    call: Call,
+    body: &Bytes,
+) -> Answer {
     let sent = numbered(call);
     let answer = stage.send_by(client, &sent.call).await.unwrap();
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -61,7 +67,8 @@ async fn frames_and_trailers() {
         let sims = sims(2, &swift()).await.unwrap();
         let stage = Stage::start(workers, addresses(&sims)).await.unwrap();
         let body = chat_of(1, 73_072);
-        let trailers = HeaderMap::from_iter([("x-checksum".parse().unwrap(), "7".parse().unwrap())]);
+        let trailers =
+            HeaderMap::from_iter([("x-checksum".parse().unwrap(), "7".parse().unwrap())]);
         let mut plans = vec![BodyPlan::Whole(body.clone())];
         for size in [16_384, 1, 4096, 73_071, 100_000] {
             // A frame for every byte of 73,072 is slow, not different.
@@ -73,24 +80,48 @@ async fn frames_and_trailers() {
         };
         assert_eq!(frames.last().unwrap().len(), 73_072 - 4 * 16_384);
         let pause = Duration::from_millis(5);
-        plans.push(BodyPlan::Frames { frames: frames.clone(), pause, trailers: None });
-        plans.push(BodyPlan::Frames { frames: frames.clone(), pause, trailers: Some(trailers.clone()) });
+        plans.push(BodyPlan::Frames {
+            frames: frames.clone(),
+            pause,
+            trailers: None,
+        });
+        plans.push(BodyPlan::Frames {
+            frames: frames.clone(),
+            pause,
+            trailers: Some(trailers.clone()),
+        });
         // The last frame is empty, and ends the stream.
         let closed = [frames, vec![Bytes::new()]].concat();
-        plans.push(BodyPlan::Frames { frames: closed, pause, trailers: None });
+        plans.push(BodyPlan::Frames {
+            frames: closed,
+            pause,
+            trailers: None,
+        });
         let mut blocks = None;
         for client in [&stage.h2, &stage.http1] {
             for plan in &plans {
-                let is_trailed = matches!(plan, BodyPlan::Frames { trailers: Some(_), .. });
+                let is_trailed = matches!(
+                    plan,
+                    BodyPlan::Frames {
+                        trailers: Some(_),
+                        ..
+                    }
+                );
                 let mut call = post(plan.clone());
                 if is_trailed {
-                    call = call.header("trailer", "x-checksum").header("te", "trailers");
+                    call = call
+                        .header("trailer", "x-checksum")
+                        .header("te", "trailers");
                 }
                 let answer = deliver(&stage, &sims, client, call, &body).await;
                 let decision = Decision::of(&answer).unwrap_or_else(|| panic!("{answer:?}"));
                 assert_eq!(decision.cut, None);
                 // 72 KB of prompt in blocks of 256 bytes, however they came.
-                assert_eq!(*blocks.get_or_insert(decision.total), decision.total, "{plan:?}");
+                assert_eq!(
+                    *blocks.get_or_insert(decision.total),
+                    decision.total,
+                    "{plan:?}"
+                );
                 assert!((280..=286).contains(&decision.total), "{decision:?}");
             }
         }
@@ -135,12 +166,21 @@ async fn a_body_over_the_budget_is_steered_by_its_beginning_or_passes() {
         // A little under the budget, several at once.
         let bodies: Vec<Bytes> = (0..8).map(|n| padded_chat_of(100 + n, 4_100_000)).collect();
         let all = bodies.iter().map(|body| {
-            deliver(&stage, &sims, &stage.fresh, post(BodyPlan::Whole(body.clone())), body)
+            deliver(
+                &stage,
+                &sims,
+                &stage.fresh,
+                post(BodyPlan::Whole(body.clone())),
+                body,
+            )
         });
         for answer in join_all(all).await {
             assert!(Decision::of(&answer).is_some(), "{:?}", answer.headers);
         }
-        stage.until("warmroute_inflight", |count| count == 0).await.unwrap();
+        stage
+            .until("warmroute_inflight", |count| count == 0)
+            .await
+            .unwrap();
     }
 }
 
@@ -148,7 +188,9 @@ async fn a_body_over_the_budget_is_steered_by_its_beginning_or_passes() {
 async fn a_small_budget_of_the_configuration_holds() {
     let sims = sims(2, &swift()).await.unwrap();
     let limits = json!({"limits": {"maxRequestBodyBytes": 20_000}});
-    let stage = Stage::with(1, addresses(&sims), limits, |_| {}).await.unwrap();
+    let stage = Stage::with(1, addresses(&sims), limits, |_| {})
+        .await
+        .unwrap();
     stage.ready(2).await.unwrap();
     // One byte decides.
     for (bytes, reason) in [(20_000, None), (20_001, Some("too_large"))] {
@@ -177,7 +219,9 @@ async fn expect_100_continue_with_a_large_body() {
         sent.number
     );
     let talk = async {
-        let mut stream = tokio::net::TcpStream::connect(stage.envoy.listener_addr).await.unwrap();
+        let mut stream = tokio::net::TcpStream::connect(stage.envoy.listener_addr)
+            .await
+            .unwrap();
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut interim = [0; 25];
         stream.read_exact(&mut interim).await.unwrap();
@@ -189,7 +233,10 @@ async fn expect_100_continue_with_a_large_body() {
     };
     let answer = tokio::time::timeout(PATIENCE, talk).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    assert!(answer.contains("x-warmroute-decision: endpoint="), "{answer}");
+    assert!(
+        answer.contains("x-warmroute-decision: endpoint="),
+        "{answer}"
+    );
     let arrived = arrivals(&sims, &sent.number);
     assert_eq!(arrived[0].1.body_digest, digest(&body));
 }
@@ -206,7 +253,10 @@ async fn headers_of_the_body_stay() {
         let arrived = arrivals(&sims, &sent.number);
         let length = body.len().to_string();
         assert_eq!(arrived[0].1.header("content-length"), Some(length.as_str()));
-        assert_eq!(arrived[0].1.header("content-type"), Some("application/json"));
+        assert_eq!(
+            arrived[0].1.header("content-type"),
+            Some("application/json")
+        );
         assert_eq!(arrived[0].1.header("transfer-encoding"), None);
     }
 }

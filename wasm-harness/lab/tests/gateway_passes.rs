@@ -32,19 +32,40 @@ fn passing() -> Vec<(&'static str, Call)> {
     let post = |path: &str, body: BodyPlan| call(&Method::POST, path, body);
     let mut all = vec![
         ("no_body", Call::get("/v1/models")),
-        ("no_body", call(&Method::HEAD, "/v1/models", BodyPlan::Empty)),
-        ("no_body", call(&Method::DELETE, "/v1/files/7", BodyPlan::Empty)),
+        (
+            "no_body",
+            call(&Method::HEAD, "/v1/models", BodyPlan::Empty),
+        ),
+        (
+            "no_body",
+            call(&Method::DELETE, "/v1/files/7", BodyPlan::Empty),
+        ),
         ("no_body", post(CHAT, BodyPlan::Empty)),
-        ("no_body", post(CHAT, BodyPlan::Empty).header("content-length", "0")),
-        ("unsupported_call", post("/v1/videos", whole(br#"{"content": "a cat"}"#))),
-        ("unsupported_call", post("/v1/messages/count_tokens", whole(br#"{"messages": []}"#))),
+        (
+            "no_body",
+            post(CHAT, BodyPlan::Empty).header("content-length", "0"),
+        ),
         (
             "unsupported_call",
-            post("/upload", BodyPlan::chunked(&text(1, 5_000_000).into(), 100_000))
-                .header("content-type", "multipart/form-data; boundary=b"),
+            post("/v1/videos", whole(br#"{"content": "a cat"}"#)),
+        ),
+        (
+            "unsupported_call",
+            post("/v1/messages/count_tokens", whole(br#"{"messages": []}"#)),
+        ),
+        (
+            "unsupported_call",
+            post(
+                "/upload",
+                BodyPlan::chunked(&text(1, 5_000_000).into(), 100_000),
+            )
+            .header("content-type", "multipart/form-data; boundary=b"),
         ),
         // Not told apart by what is in it: the header counts.
-        ("encoded", post(CHAT, whole(b"\x1f\x8b\x08\0\0\0\0\0\0\x03")).header("content-encoding", "gzip")),
+        (
+            "encoded",
+            post(CHAT, whole(b"\x1f\x8b\x08\0\0\0\0\0\0\x03")).header("content-encoding", "gzip"),
+        ),
         (
             "encoded",
             post(CHAT, whole(chat("s", &["q".into()]).as_bytes()))
@@ -71,11 +92,17 @@ async fn what_passes_is_answered_as_by_the_engine_itself() {
         let stage = Stage::start(workers, addresses(&sims)).await.unwrap();
         let mut expected = BTreeMap::new();
         for (reason, call) in passing() {
-            for (protocol, client) in [(Protocol::Http1, &stage.http1), (Protocol::H2c, &stage.h2)] {
+            for (protocol, client) in [(Protocol::Http1, &stage.http1), (Protocol::H2c, &stage.h2)]
+            {
                 let sent = numbered(call.clone().header(PICK_HEADER, "127.0.0.1:1"));
                 let what = format!("{} {} {protocol:?}", call.method, call.path);
                 let answer = stage.send_by(client, &sent.call).await.unwrap();
-                assert_eq!(fallback(&answer), Some(reason), "{what} {:?}", answer.headers);
+                assert_eq!(
+                    fallback(&answer),
+                    Some(reason),
+                    "{what} {:?}",
+                    answer.headers
+                );
                 *expected.entry(reason).or_insert(0) += 1;
 
                 let arrived = arrivals(&sims, &sent.number);
@@ -100,7 +127,13 @@ async fn what_passes_is_answered_as_by_the_engine_itself() {
             stage.until(&name, |now| now == count).await.unwrap();
         }
         assert_eq!(stage.count("warmroute_inflight").await.unwrap(), 0);
-        assert_eq!(stage.count("warmroute_host_call_failure_total").await.unwrap(), 0);
+        assert_eq!(
+            stage
+                .count("warmroute_host_call_failure_total")
+                .await
+                .unwrap(),
+            0
+        );
     }
 }
 
@@ -116,11 +149,16 @@ async fn a_clients_own_pick_is_neither_followed_nor_passed_on() {
         elsewhere += u32::from(served_by(&answer) != wished);
         assert_eq!(arrivals(&sims, &sent.number)[0].1.header(PICK_HEADER), None);
     }
-    assert!(elsewhere > 0, "least request does not send 16 of 16 to one of three");
+    assert!(
+        elsewhere > 0,
+        "least request does not send 16 of 16 to one of three"
+    );
 
     let body = chat(&text(1, 9000), &[text(2, 500)]);
     let (_, first) = stage.steered(&body).await.unwrap();
-    let other = sims.iter().find(|sim| sim.addr.to_string() != first.endpoint);
+    let other = sims
+        .iter()
+        .find(|sim| sim.addr.to_string() != first.endpoint);
     let other = other.unwrap().addr.to_string();
     for protocol in [&stage.http1, &stage.h2] {
         let call = Call::post_json(CHAT, body.clone()).header(PICK_HEADER, &other);
@@ -136,7 +174,9 @@ async fn a_clients_own_pick_is_neither_followed_nor_passed_on() {
 async fn without_endpoints_the_gateway_balances() {
     let sims = sims(2, &swift()).await.unwrap();
     let nobody = json!({"endpoints": {"admin": {"cluster": "envoy_admin", "of": ["nobody"]}}});
-    let stage = Stage::with(1, addresses(&sims), nobody, |_| {}).await.unwrap();
+    let stage = Stage::with(1, addresses(&sims), nobody, |_| {})
+        .await
+        .unwrap();
     let body = chat(&text(1, 9000), &[text(2, 500)]);
     for protocol in [&stage.http1, &stage.h2] {
         let sent = numbered(Call::post_json(CHAT, body.clone()));
@@ -149,7 +189,10 @@ async fn without_endpoints_the_gateway_balances() {
         let arrived = arrivals(&sims, &sent.number);
         assert_eq!(arrived[0].1.body_bytes, body.len());
     }
-    let passed = stage.count("warmroute_fallback_total.reason.no_endpoints").await.unwrap();
+    let passed = stage
+        .count("warmroute_fallback_total.reason.no_endpoints")
+        .await
+        .unwrap();
     assert!(passed >= 1);
 }
 

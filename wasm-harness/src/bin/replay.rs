@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use warmroute::config::{PickOptions, Profile, Weights};
+use warmroute_harness::host::Artifact;
 use warmroute_harness::replay::engine::EngineOptions;
+use warmroute_harness::replay::plugin::{PluginOptions, Process};
 use warmroute_harness::replay::report::{Row, table};
 use warmroute_harness::replay::rules::{Rule, Ruled};
 use warmroute_harness::replay::simulate::{Chooser, Disturbance, What, World, run};
-use warmroute_harness::replay::warm::Warm;
 use warmroute_harness::replay::workload::{Kind, generate, trace};
 use warmroute_harness::replay::{Gateway, Request};
 
@@ -19,7 +19,12 @@ Settings come from the environment:
   SPEED      how many times as fast a trace is played [1]
   LOAD       share of their time that generated traffic keeps engines busy [0.6]
   ENGINES    engines [8]
-  WORKERS    gateway workers, each with its own view [1]
+  WORKERS    workers of a gateway process [1]
+  REPLICAS   gateway processes; requests spread over all workers of all of them [1]
+  EXCHANGE   on, off: whether the plugin's workers share what they know [on]
+  CONFIG     more of the plugin's configuration, JSON [{}]
+  CACHED     on, off: whether engines tell cached_tokens [on]
+  PLUGIN     the artifact [dist/warmroute-higress.wasm]
   SCRAPE_MS  time between two readings of metrics [1000]
   SLOW       how much longer a prefill takes beside many decodes (1 = twice) [0]
   DISTURB    restart, clear, add, fail: what happens in the middle of the run
@@ -48,9 +53,15 @@ fn main() -> Result<()> {
         disturbances,
     };
     let workers = (number("WORKERS", 1.0)? as u64).max(1);
+    let replicas = (number("REPLICAS", 1.0)? as u64).max(1);
     let mut rows = Vec::new();
     for name in policies() {
-        let chooser = chooser(&name, workers, engine.cache_blocks, seed)?;
+        let chooser = match name.as_str() {
+            "oracle" => Chooser::Oracle,
+            "warmroute" => plugin("cost", replicas, workers)?,
+            "weighted" => plugin("default", replicas, workers)?,
+            rule => ruled(rule, replicas * workers, engine.cache_blocks, seed)?,
+        };
         let outcome = run(&world, &requests, chooser);
         let part = (middle + 60_000.0, middle + 360_000.0);
         rows.push(Row::of(&name, &outcome, &requests, part));
@@ -114,25 +125,50 @@ fn policies() -> Vec<String> {
     }
 }
 
-fn chooser(name: &str, workers: u64, index_blocks: usize, seed: u64) -> Result<Chooser> {
-    let options = match name {
-        "oracle" => return Ok(Chooser::Oracle),
-        "warmroute" => Some(PickOptions::default()),
-        "weighted" => Some(PickOptions {
-            profile: Profile::Weighted(Weights::default()),
-            ..PickOptions::default()
-        }),
-        _ => None,
+fn is_on(name: &str) -> Result<bool> {
+    match std::env::var(name).unwrap_or_default().as_str() {
+        "" | "on" => Ok(true),
+        "off" => Ok(false),
+        other => bail!("{name}={other}: expected on or off"),
+    }
+}
+
+/// The built plugin with a profile.
+fn plugin(profile: &str, replicas: u64, workers: u64) -> Result<Chooser> {
+    let path = std::env::var("PLUGIN").unwrap_or_default();
+    let path = if path.is_empty() {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/warmroute-higress.wasm")
+    } else {
+        path.into()
     };
-    let rule = Rule::ALL.into_iter().find(|rule| rule.name() == name);
+    let bytes = std::fs::read(&path).with_context(|| format!("{}: make build", path.display()))?;
+    let artifact = Artifact::load(&bytes)?;
+    let mut config = serde_json::Map::new();
+    if let Ok(text) = std::env::var("CONFIG") {
+        config = serde_json::from_str(&text).context("CONFIG")?;
+    }
+    config.insert("profile".to_owned(), profile.into());
+    config.insert("exchange".to_owned(), is_on("EXCHANGE")?.into());
+    let options = PluginOptions {
+        config: serde_json::Value::Object(config).to_string(),
+        tells_cached: is_on("CACHED")?,
+    };
     let mut gateways: Vec<Box<dyn Gateway>> = Vec::new();
-    for worker in 0..workers {
-        let seed = seed.wrapping_mul(1000).wrapping_add(worker);
-        gateways.push(match (&options, rule) {
-            (Some(options), _) => Box::new(Warm::new(options.clone(), index_blocks, seed)),
-            (None, Some(rule)) => Box::new(Ruled::new(rule, index_blocks, seed)),
-            (None, None) => bail!("POLICIES: no policy is called {name}"),
-        });
+    for _ in 0..replicas {
+        let mut process = Process::new(&artifact, &options);
+        for _ in 0..workers {
+            gateways.push(Box::new(process.worker()?));
+        }
     }
     Ok(Chooser::Workers(gateways))
+}
+
+fn ruled(name: &str, workers: u64, index_blocks: usize, seed: u64) -> Result<Chooser> {
+    let Some(rule) = Rule::ALL.into_iter().find(|rule| rule.name() == name) else {
+        bail!("POLICIES: no policy is called {name}")
+    };
+    let seeds = (0..workers).map(|worker| seed.wrapping_mul(1000).wrapping_add(worker));
+    let gateways =
+        seeds.map(|seed| Box::new(Ruled::new(rule, index_blocks, seed)) as Box<dyn Gateway>);
+    Ok(Chooser::Workers(gateways.collect()))
 }

@@ -48,6 +48,12 @@ pub struct Metrics {
     pub running: usize,
     /// Share of the cache that running requests hold.
     pub kv_use: f64,
+    /// Blocks that the cache holds at most.
+    pub cache_blocks: usize,
+    /// Prompt tokens looked up in the cache since the process began.
+    pub queried_tokens: u64,
+    /// Of those, found.
+    pub hit_tokens: u64,
 }
 
 /// A prefill that goes on.
@@ -77,6 +83,8 @@ pub struct Engine {
     prefill: Option<Prefill>,
     decoding: HashSet<usize>,
     held_blocks: usize,
+    queried_tokens: u64,
+    hit_tokens: u64,
 }
 
 impl Engine {
@@ -90,6 +98,8 @@ impl Engine {
             prefill: None,
             decoding: HashSet::new(),
             held_blocks: 0,
+            queried_tokens: 0,
+            hit_tokens: 0,
         }
     }
 
@@ -109,6 +119,8 @@ impl Engine {
         let ends_ms = now_ms + f64::from(miss) / self.rate();
         self.prefill = Some(Prefill { request, ends_ms });
         self.held_blocks += body.blocks.len();
+        self.queried_tokens += u64::from(body.tokens);
+        self.hit_tokens += u64::from(body.tokens - miss);
         Some(Started {
             request,
             ends_ms,
@@ -140,6 +152,8 @@ impl Engine {
         lost.sort_unstable();
         self.cache.clear();
         self.held_blocks = 0;
+        self.queried_tokens = 0;
+        self.hit_tokens = 0;
         lost
     }
 
@@ -155,6 +169,9 @@ impl Engine {
             waiting: self.waiting.len(),
             running: self.decoding.len() + usize::from(self.prefill.is_some()),
             kv_use: (self.held_blocks as f64 / self.options.cache_blocks as f64).min(1.0),
+            cache_blocks: self.options.cache_blocks,
+            queried_tokens: self.queried_tokens,
+            hit_tokens: self.hit_tokens,
         }
     }
 

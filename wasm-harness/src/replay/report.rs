@@ -24,6 +24,16 @@ pub struct Row {
     pub ttft_part_s: f64,
     /// Prompt tokens found in a cache, share.
     pub hit_share: f64,
+    /// Prompt tokens expected in a cache, share.
+    pub predicted_share: f64,
+    /// Wasm instructions of a decision, from the request's first callback on; 0 = not in wasm.
+    pub decision_instructions: u64,
+    /// Of the dearest decision.
+    pub decision_instructions_max: u64,
+    /// Wasm instructions a request, responses and ticks included.
+    pub request_instructions: u64,
+    /// Requests left to the gateway.
+    pub fallbacks: u64,
     /// Computed tokens of the busiest engine, against the mean.
     pub balance: f64,
     /// Answers that were errors.
@@ -55,6 +65,7 @@ impl Row {
         let computed: u64 = outcome.computed_tokens.iter().sum();
         let engines = outcome.computed_tokens.len().max(1) as f64;
         let busiest = outcome.computed_tokens.iter().max().copied().unwrap_or(0);
+        let asked = (outcome.figures.decisions + outcome.figures.fallbacks).max(1);
         Self {
             policy: policy.to_owned(),
             ttft_mean_s: mean(&all),
@@ -63,6 +74,11 @@ impl Row {
             ttft_p99_s: at(0.99),
             ttft_part_s: mean(&inside),
             hit_share: outcome.hit_tokens as f64 / outcome.prompt_tokens.max(1) as f64,
+            predicted_share: outcome.figures.predicted_tokens / outcome.prompt_tokens.max(1) as f64,
+            decision_instructions: outcome.figures.instructions / asked,
+            decision_instructions_max: outcome.figures.instructions_max,
+            request_instructions: outcome.figures.instructions_all / asked,
+            fallbacks: outcome.figures.fallbacks,
             balance: busiest as f64 / (computed.max(1) as f64 / engines),
             failures: outcome.failures,
             unanswered: outcome.ttft_ms.len() - all.len(),
@@ -74,14 +90,25 @@ impl Row {
 #[must_use]
 pub fn table(rows: &[Row]) -> String {
     let mut text = format!(
-        "{:<18}{:>9}{:>7}{:>8}{:>8}{:>8}{:>7}{:>9}{:>7}\n",
-        "policy", "ttft s", "ratio", "p50", "p90", "p99", "hit %", "balance", "errors"
+        "{:<18}{:>9}{:>7}{:>8}{:>8}{:>8}{:>7}{:>10}{:>9}{:>7}{:>10}{:>10}\n",
+        "policy",
+        "ttft s",
+        "ratio",
+        "p50",
+        "p90",
+        "p99",
+        "hit %",
+        "predicted",
+        "balance",
+        "errors",
+        "k instr.",
+        "dearest"
     );
     let measure = rows.first().map_or(1.0, |row| row.ttft_mean_s);
     for row in rows {
         let _ = writeln!(
             text,
-            "{:<18}{:>9.3}{:>7.3}{:>8.3}{:>8.2}{:>8.2}{:>7.2}{:>9.2}{:>7}",
+            "{:<18}{:>9.3}{:>7.3}{:>8.3}{:>8.2}{:>8.2}{:>7.2}{:>10.2}{:>9.2}{:>7}{:>10}{:>10}",
             row.policy,
             row.ttft_mean_s,
             row.ttft_mean_s / measure,
@@ -89,8 +116,11 @@ pub fn table(rows: &[Row]) -> String {
             row.ttft_p90_s,
             row.ttft_p99_s,
             row.hit_share * 100.0,
+            row.predicted_share * 100.0,
             row.balance,
-            row.failures
+            row.failures,
+            row.decision_instructions / 1000,
+            row.decision_instructions_max / 1000
         );
     }
     text

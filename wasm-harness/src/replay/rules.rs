@@ -8,7 +8,7 @@ use warmroute::pick::rendezvous;
 
 use super::book::Book;
 use super::engine::Metrics;
-use super::{BLOCK_TOKENS, End, Gateway, Request};
+use super::{BLOCK_TOKENS, End, Figures, Gateway, Request};
 
 /// A rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -234,6 +234,13 @@ impl Gateway for Ruled {
 
     fn left(&mut self, engine: usize) {
         self.book.left(engine);
+    }
+
+    fn figures(&self) -> Figures {
+        Figures {
+            predicted_tokens: self.book.predicted_tokens,
+            ..Figures::default()
+        }
     }
 }
 

@@ -4,12 +4,14 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use super::engine::{Engine, EngineOptions};
-use super::{End, Gateway, Request};
+use super::{End, Figures, Gateway, Request};
 
 /// Times a client tries a request that failed.
 const TRIES: u32 = 5;
 /// Pause before a client tries again.
 const RETRY_MS: f64 = 50.0;
+/// Workers are told this often that time passed.
+const TICK_MS: f64 = 100.0;
 
 /// What surrounds the gateway.
 #[derive(Clone, Debug)]
@@ -69,6 +71,8 @@ pub struct Outcome {
     pub computed_tokens: Vec<u64>,
     /// Answers that were errors.
     pub failures: u64,
+    /// What the workers say of their decisions.
+    pub figures: Figures,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +90,7 @@ enum Event {
     },
     Failed(usize),
     Scrape,
+    Tick,
     Disturb(usize),
 }
 
@@ -135,6 +140,7 @@ struct Run<'a> {
     events: BinaryHeap<Timed>,
     order: u64,
     tries: Vec<u32>,
+    cached: Vec<u32>,
     open: usize,
     outcome: Outcome,
 }
@@ -150,6 +156,7 @@ pub fn run(world: &World, requests: &[Request], chooser: Chooser) -> Outcome {
         events: BinaryHeap::new(),
         order: 0,
         tries: vec![0; requests.len()],
+        cached: vec![0; requests.len()],
         open: requests.len(),
         outcome: Outcome {
             ttft_ms: vec![None; requests.len()],
@@ -158,6 +165,7 @@ pub fn run(world: &World, requests: &[Request], chooser: Chooser) -> Outcome {
     };
     run.add(world.engines);
     run.at(0.0, Event::Scrape);
+    run.at(0.0, Event::Tick);
     for (request, body) in requests.iter().enumerate() {
         run.at(body.at_ms, Event::Arrive(request));
     }
@@ -167,6 +175,10 @@ pub fn run(world: &World, requests: &[Request], chooser: Chooser) -> Outcome {
     while run.open > 0 {
         let Some(next) = run.events.pop() else { break };
         run.step(next.at_ms, next.event);
+    }
+    if let Chooser::Workers(workers) = &run.chooser {
+        let figures = workers.iter().map(|worker| worker.figures());
+        run.outcome.figures = figures.fold(Figures::default(), Figures::and);
     }
     run.outcome
 }
@@ -225,8 +237,9 @@ impl Run<'_> {
                 life,
             } if self.hosts[engine].life == life => {
                 self.hosts[engine].engine.decoded(request, self.requests);
+                let cached_tokens = self.cached[request];
                 if let Some(gateway) = self.gateway(request) {
-                    gateway.end(now, request, End::Done);
+                    gateway.end(now, request, End::Done { cached_tokens });
                 }
                 self.open -= 1;
                 self.start(now, engine);
@@ -245,6 +258,14 @@ impl Run<'_> {
                     }
                 }
                 self.at(now + self.world.scrape_ms, Event::Scrape);
+            }
+            Event::Tick => {
+                if let Chooser::Workers(workers) = &mut self.chooser {
+                    for worker in workers {
+                        worker.tick(now);
+                    }
+                }
+                self.at(now + TICK_MS, Event::Tick);
             }
             Event::Disturb(number) => self.disturb(now, self.world.disturbances[number].what),
         }
@@ -275,6 +296,9 @@ impl Run<'_> {
             return;
         }
         host.engine.push(request);
+        if let Some(gateway) = self.gateway(request) {
+            gateway.accepted(now, request);
+        }
         self.start(now, engine);
     }
 
@@ -285,6 +309,7 @@ impl Run<'_> {
             let request = started.request;
             let tokens = u64::from(self.requests[request].tokens);
             let hit = u64::from(started.hit_tokens);
+            self.cached[request] = started.hit_tokens;
             self.outcome.prompt_tokens += tokens;
             self.outcome.hit_tokens += hit;
             self.outcome.computed_tokens[engine] += tokens - hit;

@@ -48,6 +48,7 @@ pub fn trace(path: &Path, limit: usize, speed: f64) -> Result<Vec<Request>> {
             later_turn: line.hash_ids.len() > 2,
             head_tokens: before_last.min(line.input_length),
             blocks: line.hash_ids,
+            turns: Vec::new(),
         });
     }
     ensure!(!requests.is_empty(), "{}: no request in it", path.display());
@@ -209,7 +210,8 @@ impl Maker {
                 let shared = self.rng.bool();
                 for _ in 0..16 {
                     let at = self.rng.f64() * 100.0;
-                    let (whole, _) = self.turn(start, at, &head, (50, 600), (50, 200), 0);
+                    let (whole, _) =
+                        self.turn(start, at, &head, (50, 600), (50, 200), &[head.len()]);
                     let key = if shared { head.first() } else { whole.last() }.copied();
                     if let Some((_, body)) = self.made.last_mut() {
                         body.conversation = key.unwrap_or(0);
@@ -229,9 +231,11 @@ impl Maker {
     ) {
         let start = self.rng.f64();
         let mut at_ms = 0.0;
+        let mut before = Vec::new();
         let mut blocks = head;
-        for turn in 0..turns {
-            let (whole, answered_ms) = self.turn(start, at_ms, &blocks, ask, answer, turn);
+        for _ in 0..turns {
+            before.push(blocks.len());
+            let (whole, answered_ms) = self.turn(start, at_ms, &blocks, ask, answer, &before);
             blocks = whole;
             at_ms += answered_ms + pause_ms * (0.3 + 1.4 * self.rng.f64());
         }
@@ -245,7 +249,7 @@ impl Maker {
         before: &[u64],
         ask: (u32, u32),
         answer: (u32, u32),
-        turn: u32,
+        turns: &[usize],
     ) -> (Vec<u64>, f64) {
         let head_tokens = before.len() as u32 * BLOCK_TOKENS;
         let tokens = head_tokens + self.between(ask.0, ask.1);
@@ -258,8 +262,9 @@ impl Maker {
             tokens,
             output_tokens,
             conversation: own.copied().unwrap_or(0),
-            later_turn: turn > 0,
+            later_turn: turns.len() > 1,
             head_tokens,
+            turns: turns.to_vec(),
             blocks: blocks.clone(),
         };
         self.made.push((start, body));

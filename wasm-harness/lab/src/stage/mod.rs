@@ -287,12 +287,7 @@ impl Stage {
     pub async fn steered(&self, body: &str) -> anyhow::Result<(Answer, Decision)> {
         let call = numbered(Call::post_json(CHAT, body.to_owned())).call;
         let answer = self.send_by(&self.fresh, &call).await?;
-        ensure!(
-            answer.status == 200,
-            "{}: {}",
-            answer.status,
-            answer.text()
-        );
+        ensure!(answer.status == 200, "{}: {}", answer.status, answer.text());
         let note = answer.header(DECISION_HEADER).map(str::to_owned);
         let decision = Decision::of(&answer).with_context(|| format!("not steered: {note:?}"))?;
         Ok((answer, decision))

@@ -1,0 +1,176 @@
+//! The committed budget: what each case may cost, and what it cost when that was written down.
+//!
+//! `allowed` is a promise and set by hand; `measured` follows the code. A figure over `allowed` is a
+//! regression that users would feel. One that left [`DRIFT`] around `measured` asks for a look, and for
+//! `make bench UPDATE=1`. Another compiler, or a plugin that wasm-opt has not been over, gives other figures:
+//! `allowed` holds for them too, `measured` does not.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::case::{Case, Cost};
+use crate::host::{Artifact, Profile};
+
+/// How far a figure may leave the one written down.
+const DRIFT: f64 = 0.05;
+/// What a new row is allowed, as a multiple of what it costs.
+const ROOM: f64 = 1.25;
+
+/// A figure and its bound, wasm instructions.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Row {
+    /// At most.
+    pub allowed: u64,
+    /// Lately.
+    pub measured: u64,
+}
+
+/// The budget file.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Budget {
+    /// How the plugin was built that `measured` is about.
+    pub built_with: String,
+    /// By case and figure.
+    pub rows: BTreeMap<String, Row>,
+}
+
+/// The tree's root.
+#[must_use]
+pub fn tree() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The built plugin of a gateway.
+///
+/// # Errors
+/// It has not been built, or cannot be compiled.
+pub fn artifact(gateway: Profile) -> Result<Artifact> {
+    let name = match gateway {
+        Profile::Envoy => "dist/warmroute-envoy.wasm",
+        Profile::Higress => "dist/warmroute-higress.wasm",
+    };
+    let bytes = std::fs::read(tree().join(name))
+        .with_context(|| format!("{name}: run `make build` first"))?;
+    Ok(Artifact::load(&bytes)?)
+}
+
+/// Every case with what it costs.
+///
+/// # Errors
+/// As [`Case::measure`].
+pub fn measure_all() -> Result<Vec<(Case, Cost)>> {
+    let (envoy, higress) = (artifact(Profile::Envoy)?, artifact(Profile::Higress)?);
+    let mut costs = Vec::new();
+    for case in Case::all() {
+        let artifact = match case.gateway {
+            Profile::Envoy => &envoy,
+            Profile::Higress => &higress,
+        };
+        let cost = case.measure(artifact).with_context(|| case.name())?;
+        costs.push((case, cost));
+    }
+    Ok(costs)
+}
+
+/// The figures that the budget is about, with their rows' names.
+#[must_use]
+pub fn figures(costs: &[(Case, Cost)]) -> Vec<(String, u64)> {
+    let mut figures = Vec::new();
+    for (case, cost) in costs {
+        figures.push((format!("{}: whole", case.name()), cost.whole));
+        figures.push((format!("{}: response", case.name()), cost.response));
+        if let Some(refresh) = cost.refresh {
+            figures.push((format!("{}: refresh", case.name()), refresh));
+        }
+    }
+    figures
+}
+
+impl Budget {
+    fn path() -> PathBuf {
+        tree().join("benches/budget.json")
+    }
+
+    /// Reads the committed file.
+    ///
+    /// # Errors
+    /// It is not there, or not a budget.
+    pub fn load() -> Result<Self> {
+        let text = std::fs::read_to_string(Self::path()).context("benches/budget.json")?;
+        Ok(serde_json::from_str(&text)?)
+    }
+
+    /// Writes down what things cost now; bounds stay, but for rows that are new.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn update(&mut self, figures: &[(String, u64)], built_with: &str) -> Result<()> {
+        let before = std::mem::take(&mut self.rows);
+        built_with.clone_into(&mut self.built_with);
+        for (name, measured) in figures {
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                clippy::cast_precision_loss
+            )]
+            let room = (*measured as f64 * ROOM / 1000.0).ceil() as u64 * 1000;
+            let allowed = before.get(name).map_or(room, |row| row.allowed);
+            self.rows.insert(
+                name.clone(),
+                Row {
+                    allowed,
+                    measured: *measured,
+                },
+            );
+        }
+        std::fs::write(Self::path(), serde_json::to_string_pretty(self)? + "\n")
+            .context("benches/budget.json")
+    }
+
+    /// What is wrong with the figures; `exact` when the plugin was built as the budget says.
+    #[must_use]
+    pub fn faults(&self, figures: &[(String, u64)], exact: bool) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (name, figure) in figures {
+            let Some(row) = self.rows.get(name) else {
+                faults.push(format!(
+                    "{name}: not in benches/budget.json; `make bench UPDATE=1` adds it"
+                ));
+                continue;
+            };
+            #[allow(clippy::cast_precision_loss)]
+            let drift = (*figure as f64 - row.measured as f64).abs() / row.measured as f64;
+            if *figure > row.allowed {
+                faults.push(format!(
+                    "{name}: {figure} instructions, over the budget of {}",
+                    row.allowed
+                ));
+            } else if exact && drift > DRIFT {
+                faults.push(format!(
+                    "{name}: {figure} instructions, {} are written down; `make bench UPDATE=1` if that is meant",
+                    row.measured
+                ));
+            }
+        }
+        let gone = self
+            .rows
+            .keys()
+            .filter(|name| !figures.iter().any(|(figure, _)| figure == *name));
+        faults
+            .extend(gone.map(|name| format!("{name}: in benches/budget.json, but no case has it")));
+        faults
+    }
+}
+
+/// How the plugins in `dist/` were built, by their sections: the compiler, and whether wasm-opt was at work.
+///
+/// # Errors
+/// They have not been built.
+pub fn built_with() -> Result<String> {
+    let path = tree().join("dist/BUILT_WITH");
+    let text = std::fs::read_to_string(path).context("dist/BUILT_WITH: run `make build` first")?;
+    Ok(text.trim().to_owned())
+}
