@@ -141,7 +141,10 @@ async fn a_body_over_the_budget_is_steered_by_its_beginning_or_passes() {
                 let answer = deliver(&stage, &sims, client, call, &body).await;
                 let decision = Decision::of(&answer).unwrap_or_else(|| panic!("{answer:?}"));
                 assert_eq!(decision.cut.as_deref(), Some("body_bytes"));
-                assert!(decision.total > 700, "the text before the cut counts: {decision:?}");
+                assert!(
+                    decision.total > 700,
+                    "the text before the cut counts: {decision:?}"
+                );
                 if let Some(first) = &first {
                     assert_eq!(first.endpoint, decision.endpoint);
                     assert_eq!(decision.matched, decision.total);
@@ -157,7 +160,10 @@ async fn a_body_over_the_budget_is_steered_by_its_beginning_or_passes() {
         let body = chat_of(40, 5_000_000);
         let call = post(BodyPlan::chunked(&body, 65_536));
         let answer = deliver(&stage, &sims, &stage.h2, call, &body).await;
-        assert_eq!(Decision::of(&answer).map(|decision| decision.total), Some(4096));
+        assert_eq!(
+            Decision::of(&answer).map(|decision| decision.total),
+            Some(4096)
+        );
         // More than Envoy would keep for a retry.
         let body = padded_chat_of(30, 24_000_000);
         let call = post(BodyPlan::chunked(&body, 100_000));

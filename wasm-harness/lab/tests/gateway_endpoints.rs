@@ -8,11 +8,14 @@ use serde_json::{Value, json};
 use warmroute_lab::engine_sim::{EngineSim, Faults, SimOptions};
 use warmroute_lab::envoy::EnvoyOptions;
 use warmroute_lab::stage::{
-    Decision, Stage, addresses, chat, configuration, served_by, sims, swift, text, through_plugin, until,
+    Decision, Stage, addresses, chat, configuration, served_by, sims, swift, text, through_plugin,
+    until,
 };
 
 fn body(seed: u64, turns: u64) -> String {
-    let messages: Vec<String> = (0..2 * turns - 1).map(|n| text(seed * 100 + n, 700)).collect();
+    let messages: Vec<String> = (0..2 * turns - 1)
+        .map(|n| text(seed * 100 + n, 700))
+        .collect();
     chat(&text(seed * 100 + 99, 4000), &messages)
 }
 
@@ -22,7 +25,10 @@ async fn until_named(stage: &Stage, address: &str, wanted: bool) {
     let deadline = std::time::Instant::now() + warmroute_lab::stage::PATIENCE;
     let (mut row, mut seed) = (0, 1_000_000);
     while row < 10 {
-        assert!(std::time::Instant::now() < deadline, "{address} named: not {wanted}");
+        assert!(
+            std::time::Instant::now() < deadline,
+            "{address} named: not {wanted}"
+        );
         seed += 1;
         let (_, decision) = stage.steered(&chat(&text(seed, 300), &[])).await.unwrap();
         let is_named = decision.ranking.iter().any(|named| named == address);
@@ -44,34 +50,56 @@ async fn an_engine_dies_in_mid_run_and_comes_back() {
             for n in 0..25 {
                 // Conversations of five turns; no client sees an error: that is what the shipped
                 // retry policy is for.
-                stage_ref.steered(&body(client * 10 + n / 5, n % 5 + 1)).await.unwrap();
+                stage_ref
+                    .steered(&body(client * 10 + n / 5, n % 5 + 1))
+                    .await
+                    .unwrap();
                 done_ref.fetch_add(1, Ordering::Relaxed);
             }
         }));
         let killer = async {
-            until("requests are under way", || done.load(Ordering::Relaxed) > 40).await.unwrap();
+            until("requests are under way", || {
+                done.load(Ordering::Relaxed) > 40
+            })
+            .await
+            .unwrap();
             let dead = engines.remove(1);
             dead.addr
         };
         let (_, address) = join(clients, killer).await;
         until_named(&stage, &address.to_string(), false).await;
-        let failed = stage.count("warmroute_endpoint_failure_total").await.unwrap();
-        let passed = stage.count("warmroute_fallback_total.reason.none_eligible").await.unwrap();
+        let failed = stage
+            .count("warmroute_endpoint_failure_total")
+            .await
+            .unwrap();
+        let passed = stage
+            .count("warmroute_fallback_total.reason.none_eligible")
+            .await
+            .unwrap();
         println!("{workers} workers: {failed} failures of the dead one, {passed} none eligible");
 
-        let back = EngineSim::start(SimOptions { listen: address, ..swift() }).await.unwrap();
+        let back = EngineSim::start(SimOptions {
+            listen: address,
+            ..swift()
+        })
+        .await
+        .unwrap();
         until_named(&stage, &address.to_string(), true).await;
         // Its failures still count a little; many new prompts at once reach it all the same.
         for round in 0.. {
             assert!(round < 10, "it is named but never picked");
             let seeds = 5000 + round * 24..5024 + round * 24;
-            let asked = seeds.map(|seed| async move { stage_ref.steered(&body(seed, 1)).await.unwrap() });
+            let asked =
+                seeds.map(|seed| async move { stage_ref.steered(&body(seed, 1)).await.unwrap() });
             join_all(asked).await;
             if back.counts().finished > 0 {
                 break;
             }
         }
-        stage.until("warmroute_inflight", |count| count == 0).await.unwrap();
+        stage
+            .until("warmroute_inflight", |count| count == 0)
+            .await
+            .unwrap();
     }
 }
 
@@ -82,27 +110,50 @@ async fn the_index_learns_who_served_not_who_was_dead() {
     // Nothing checks health here: only the request itself finds out.
     let options = EnvoyOptions {
         health_check_interval: None,
-        ..EnvoyOptions::new(endpoints.clone(), through_plugin(configuration(json!({})).unwrap()))
+        ..EnvoyOptions::new(
+            endpoints.clone(),
+            through_plugin(configuration(json!({})).unwrap()),
+        )
     };
     let stage = Stage::of(warmroute_lab::envoy::Envoy::start(&options).await.unwrap());
     stage.ready(3).await.unwrap();
     let (_, first) = stage.steered(&body(1, 12)).await.unwrap();
-    let dead = endpoints.iter().position(|address| *address == first.endpoint).unwrap();
+    let dead = endpoints
+        .iter()
+        .position(|address| *address == first.endpoint)
+        .unwrap();
     drop(engines.remove(dead));
 
     // Much more of it: the dead one is still believed to hold the beginning.
     let longer = body(1, 16);
     let (answer, second) = stage.steered(&longer).await.unwrap();
-    assert_eq!(second.endpoint, endpoints[dead], "nobody told yet: {:?} after {first:?}", answer.headers);
+    assert_eq!(
+        second.endpoint, endpoints[dead],
+        "nobody told yet: {:?} after {first:?}",
+        answer.headers
+    );
     assert!(second.matched > 0);
     // The next of the list serves, not anyone.
     assert_eq!(served_by(&answer), second.ranking[1], "{second:?}");
-    stage.until("warmroute_served_elsewhere_total", |count| count == 1).await.unwrap();
-    assert_eq!(stage.count("warmroute_endpoint_failure_total").await.unwrap(), 1);
+    stage
+        .until("warmroute_served_elsewhere_total", |count| count == 1)
+        .await
+        .unwrap();
+    assert_eq!(
+        stage
+            .count("warmroute_endpoint_failure_total")
+            .await
+            .unwrap(),
+        1
+    );
     assert_eq!(stage.count("warmroute_request_total").await.unwrap(), {
         let decisions = stage.envoy.stats().await.unwrap();
-        let decided = decisions.iter().filter(|(name, _)| name.contains("warmroute_decision_total"));
-        let passed = decisions.iter().filter(|(name, _)| name.contains("warmroute_fallback_total"));
+        let decided = decisions
+            .iter()
+            .filter(|(name, _)| name.contains("warmroute_decision_total"));
+        let passed = decisions
+            .iter()
+            .filter(|(name, _)| name.contains("warmroute_fallback_total"));
         decided.chain(passed).map(|(_, count)| count).sum::<u64>()
     });
 
@@ -119,19 +170,31 @@ async fn an_engine_that_fails_its_health_check_gets_nothing_more() {
         let engines = sims(3, &swift()).await.unwrap();
         let stage = Stage::start(workers, addresses(&engines)).await.unwrap();
         let (_, warm) = stage.steered(&body(1, 2)).await.unwrap();
-        let place = engines.iter().position(|sim| sim.addr.to_string() == warm.endpoint).unwrap();
-        engines[place].set_faults(Faults { draining: true, ..Faults::default() });
+        let place = engines
+            .iter()
+            .position(|sim| sim.addr.to_string() == warm.endpoint)
+            .unwrap();
+        engines[place].set_faults(Faults {
+            draining: true,
+            ..Faults::default()
+        });
         until_named(&stage, &warm.endpoint, false).await;
         let before = engines[place].log().len();
         for turns in [2, 3, 4] {
             let (_, decision) = stage.steered(&body(1, turns)).await.unwrap();
-            assert_ne!(decision.endpoint, warm.endpoint, "the longest prefix does not count");
+            assert_ne!(
+                decision.endpoint, warm.endpoint,
+                "the longest prefix does not count"
+            );
         }
         assert_eq!(engines[place].log().len(), before);
         engines[place].set_faults(Faults::default());
         until_named(&stage, &warm.endpoint, true).await;
 
-        let all = Faults { draining: true, ..Faults::default() };
+        let all = Faults {
+            draining: true,
+            ..Faults::default()
+        };
         engines.iter().for_each(|sim| sim.set_faults(all.clone()));
         let fell_back = |count: u64| count > 0;
         let name = "warmroute_fallback_total.reason.none_eligible";
@@ -193,8 +256,13 @@ async fn endpoints_are_added_and_taken_away() {
     let path = file.path();
     let stage = Stage::with(4, all[..2].to_vec(), json!({}), |bootstrap| {
         bootstrap["node"] = json!({"id": "lab", "cluster": "lab"});
-        let clusters = bootstrap["static_resources"]["clusters"].as_array_mut().unwrap();
-        let cluster = clusters.iter_mut().find(|cluster| cluster["name"] == "inference").unwrap();
+        let clusters = bootstrap["static_resources"]["clusters"]
+            .as_array_mut()
+            .unwrap();
+        let cluster = clusters
+            .iter_mut()
+            .find(|cluster| cluster["name"] == "inference")
+            .unwrap();
         cluster.as_object_mut().unwrap().remove("load_assignment");
         cluster["type"] = "EDS".into();
         cluster["eds_cluster_config"] = json!({"eds_config": {
@@ -209,10 +277,17 @@ async fn endpoints_are_added_and_taken_away() {
     file.write(&all);
     until_named(&stage, &all[2], true).await;
     let (_, still) = stage.steered(&body(1, 3)).await.unwrap();
-    assert_eq!(still.endpoint, warm.endpoint, "who is there keeps what it holds");
+    assert_eq!(
+        still.endpoint, warm.endpoint,
+        "who is there keeps what it holds"
+    );
     assert!(still.matched > 15);
 
-    let rest: Vec<String> = all.iter().filter(|address| **address != warm.endpoint).cloned().collect();
+    let rest: Vec<String> = all
+        .iter()
+        .filter(|address| **address != warm.endpoint)
+        .cloned()
+        .collect();
     file.write(&rest);
     until_named(&stage, &warm.endpoint, false).await;
     let (answer, moved) = stage.steered(&body(1, 3)).await.unwrap();

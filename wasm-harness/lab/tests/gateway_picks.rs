@@ -1,11 +1,11 @@
 //! Picks on a real Envoy, with one worker and with four.
 
 use futures_util::future::join_all;
+use warmroute_lab::client::{Answer, Call};
 use warmroute_lab::engine_sim::EngineSim;
 use warmroute_lab::stage::{
-    Decision, Stage, addresses, arrivals, chat, numbered, served_by, sims, swift, text, CHAT,
+    CHAT, Decision, Stage, addresses, arrivals, chat, numbered, served_by, sims, swift, text,
 };
-use warmroute_lab::client::{Answer, Call};
 
 /// The exchange between workers is told of within this time.
 const HEARD: std::time::Duration = std::time::Duration::from_millis(300);
@@ -23,7 +23,11 @@ async fn ask(stage: &Stage, sims: &[EngineSim], body: &str) -> (Answer, Decision
     let answer = stage.send_by(&stage.fresh, &call.call).await.unwrap();
     let decision = Decision::of(&answer).unwrap_or_else(|| panic!("{answer:?}"));
     assert_eq!(answer.status, 200);
-    assert_eq!(served_by(&answer), decision.endpoint, "the pick is followed");
+    assert_eq!(
+        served_by(&answer),
+        decision.endpoint,
+        "the pick is followed"
+    );
     let arrived = arrivals(sims, &call.number);
     assert_eq!(arrived.len(), 1);
     (answer, decision, arrived[0].1.cached_tokens)

@@ -31,7 +31,11 @@ async fn only_a_subset_may_be_picked() {
     let stage = Stage::start(1, all.clone()).await.unwrap();
     let call = || Call::post_json(CHAT, body(1));
     let free = decided(&stage, call()).await;
-    let others: Vec<String> = all.iter().filter(|one| **one != free.endpoint).cloned().collect();
+    let others: Vec<String> = all
+        .iter()
+        .filter(|one| **one != free.endpoint)
+        .cloned()
+        .collect();
     for subset in [others[..1].to_vec(), others[1..].to_vec(), others.clone()] {
         for separator in [",", " , "] {
             let decision = decided(&stage, call().header(SUBSET, &subset.join(separator))).await;
@@ -54,14 +58,23 @@ async fn endpoints_of_a_fixed_list_are_scraped_through_their_cluster() {
     let listed = addresses(&sims[..2]);
     let changes = json!({"endpoints": {"static": listed}});
     for workers in [1, 4] {
-        let stage = Stage::with(workers, addresses(&sims), changes.clone(), |_| {}).await.unwrap();
+        let stage = Stage::with(workers, addresses(&sims), changes.clone(), |_| {})
+            .await
+            .unwrap();
         stage.ready(2).await.unwrap();
-        stage.until("warmroute_scrape_total", |count| count >= 4).await.unwrap();
+        stage
+            .until("warmroute_scrape_total", |count| count >= 4)
+            .await
+            .unwrap();
         assert!(sims[..2].iter().all(|sim| sim.counts().scrapes > 0));
         assert_eq!(sims[2].counts().scrapes, 0);
         let mut used = Vec::new();
         for seed in 0..16 {
-            let decision = decided(&stage, Call::post_json(CHAT, body(seed * 10 + u64::from(workers)))).await;
+            let decision = decided(
+                &stage,
+                Call::post_json(CHAT, body(seed * 10 + u64::from(workers))),
+            )
+            .await;
             assert!(listed.contains(&decision.endpoint));
             used.push(decision.endpoint);
         }
@@ -80,18 +93,34 @@ async fn candidates_come_by_header() {
     };
     let first = decided(&stage, call(&all)).await;
     let again = decided(&stage, call(&all)).await;
-    assert_eq!((&again.endpoint, again.matched), (&first.endpoint, first.total));
-    let rest: Vec<String> = all.iter().filter(|one| **one != first.endpoint).cloned().collect();
+    assert_eq!(
+        (&again.endpoint, again.matched),
+        (&first.endpoint, first.total)
+    );
+    let rest: Vec<String> = all
+        .iter()
+        .filter(|one| **one != first.endpoint)
+        .cloned()
+        .collect();
     assert!(rest.contains(&decided(&stage, call(&rest)).await.endpoint));
     let answer = stage.send(&Call::post_json(CHAT, body(1))).await.unwrap();
-    assert!(fallback(&answer).is_some(), "no candidates, no pick: {:?}", answer.headers);
+    assert!(
+        fallback(&answer).is_some(),
+        "no candidates, no pick: {:?}",
+        answer.headers
+    );
     assert_eq!(answer.status, 200);
 }
 
 /// A second cluster like the first, with other engines, behind `/other/`.
 fn second_cluster(bootstrap: &mut Value, engines: &[EngineSim]) {
-    let clusters = bootstrap["static_resources"]["clusters"].as_array_mut().unwrap();
-    let first = clusters.iter().find(|cluster| cluster["name"] == "inference").unwrap();
+    let clusters = bootstrap["static_resources"]["clusters"]
+        .as_array_mut()
+        .unwrap();
+    let first = clusters
+        .iter()
+        .find(|cluster| cluster["name"] == "inference")
+        .unwrap();
     let mut other = first.clone();
     other["name"] = "other".into();
     let hosts: Vec<Value> = engines
@@ -105,7 +134,11 @@ fn second_cluster(bootstrap: &mut Value, engines: &[EngineSim]) {
         json!({"cluster_name": "other", "endpoints": [{"lb_endpoints": hosts}]});
     clusters.push(other);
     let routes = format!("{MANAGER}/route_config/virtual_hosts/0/routes");
-    let routes = bootstrap.pointer_mut(&routes).unwrap().as_array_mut().unwrap();
+    let routes = bootstrap
+        .pointer_mut(&routes)
+        .unwrap()
+        .as_array_mut()
+        .unwrap();
     let mut route = routes[0].clone();
     route["match"] = json!({"prefix": "/other/"});
     route["route"]["cluster"] = "other".into();
@@ -116,7 +149,10 @@ fn second_cluster(bootstrap: &mut Value, engines: &[EngineSim]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn clusters_of_one_plugin_are_never_mixed() {
     for of in [json!(["inference", "other"]), Value::Null] {
-        let (one, two) = (sims(2, &swift()).await.unwrap(), sims(2, &swift()).await.unwrap());
+        let (one, two) = (
+            sims(2, &swift()).await.unwrap(),
+            sims(2, &swift()).await.unwrap(),
+        );
         let mut admin = json!({"cluster": "envoy_admin"});
         if !of.is_null() {
             // Otherwise clusters are found by the requests that go to them.
@@ -124,16 +160,25 @@ async fn clusters_of_one_plugin_are_never_mixed() {
         }
         let changes = json!({"endpoints": {"admin": admin}});
         let edit = |bootstrap: &mut Value| second_cluster(bootstrap, &two);
-        let stage = Stage::with(4, addresses(&one), changes, edit).await.unwrap();
+        let stage = Stage::with(4, addresses(&one), changes, edit)
+            .await
+            .unwrap();
         let other_path = format!("/other{CHAT}");
         for path in [CHAT, &other_path] {
             let deadline = std::time::Instant::now() + warmroute_lab::stage::PATIENCE;
             let mut row = 0;
             while row < 20 {
-                assert!(std::time::Instant::now() < deadline, "{path} is never steered");
+                assert!(
+                    std::time::Instant::now() < deadline,
+                    "{path} is never steered"
+                );
                 let call = Call::post_json(path, chat("ready?", &[]));
                 let answer = stage.send_by(&stage.fresh, &call).await.unwrap();
-                row = if Decision::of(&answer).is_some_and(|d| d.ranking.len() == 2) { row + 1 } else { 0 };
+                row = if Decision::of(&answer).is_some_and(|d| d.ranking.len() == 2) {
+                    row + 1
+                } else {
+                    0
+                };
                 tokio::time::sleep(std::time::Duration::from_millis(20)).await;
             }
         }
@@ -155,14 +200,25 @@ async fn clusters_of_one_plugin_are_never_mixed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_configuration_is_one_line_in_the_log_and_no_listener() {
     for (changes, words) in [
-        (json!({"metrics": {"refreshMs": 7}}), ["metrics.refreshMs", "7", "50"]),
-        (json!({"endpionts": {}}), ["endpionts", "unknown", "endpoints"]),
-        (json!({"endpoints": {"static": []}}), ["endpoints.static", "", ""]),
+        (
+            json!({"metrics": {"refreshMs": 7}}),
+            ["metrics.refreshMs", "7", "50"],
+        ),
+        (
+            json!({"endpionts": {}}),
+            ["endpionts", "unknown", "endpoints"],
+        ),
+        (
+            json!({"endpoints": {"static": []}}),
+            ["endpoints.static", "", ""],
+        ),
     ] {
         let routing = through_plugin(configuration(changes).unwrap());
         let options = EnvoyOptions::new(vec!["127.0.0.1:1".into()], routing);
         let error = format!("{:#}", Envoy::start(&options).await.unwrap_err());
-        let line = error.lines().find(|line| line.contains("warmroute: configuration refused: "));
+        let line = error
+            .lines()
+            .find(|line| line.contains("warmroute: configuration refused: "));
         let line = line.unwrap_or_else(|| panic!("{error}"));
         assert!(words.iter().all(|word| line.contains(word)), "{line}");
     }
@@ -173,11 +229,18 @@ async fn metrics_have_their_names_in_prometheus() {
     let sims = sims(2, &swift()).await.unwrap();
     let stage = Stage::start(1, addresses(&sims)).await.unwrap();
     for _ in 0..2 {
-        let stream = body(1).replacen('{', r#"{"stream":true,"stream_options":{"include_usage":true},"#, 1);
+        let stream = body(1).replacen(
+            '{',
+            r#"{"stream":true,"stream_options":{"include_usage":true},"#,
+            1,
+        );
         decided(&stage, Call::post_json(CHAT, stream)).await;
     }
     stage.send(&Call::get("/v1/models")).await.unwrap();
-    stage.until("warmroute_index_pairs", |count| count > 20).await.unwrap();
+    stage
+        .until("warmroute_index_pairs", |count| count > 20)
+        .await
+        .unwrap();
     let text = stage.envoy.admin("/stats/prometheus").await.unwrap();
     for name in [
         "warmroute_request_total",
@@ -190,11 +253,23 @@ async fn metrics_have_their_names_in_prometheus() {
         "warmroute_decision_us_bucket",
         "warmroute_ttft_ms_count",
     ] {
-        assert!(text.lines().any(|line| line.contains(name)), "{name} is not in\n{text}");
+        assert!(
+            text.lines().any(|line| line.contains(name)),
+            "{name} is not in\n{text}"
+        );
     }
     assert!(text.contains("no_body"), "reasons are told apart");
-    let delivered = stage.count("warmroute_delivered_hit_tokens_total").await.unwrap();
-    let predicted = stage.count("warmroute_predicted_hit_tokens_total").await.unwrap();
-    assert!(delivered > 1000 && predicted > 1000, "{delivered} of {predicted}");
+    let delivered = stage
+        .count("warmroute_delivered_hit_tokens_total")
+        .await
+        .unwrap();
+    let predicted = stage
+        .count("warmroute_predicted_hit_tokens_total")
+        .await
+        .unwrap();
+    assert!(
+        delivered > 1000 && predicted > 1000,
+        "{delivered} of {predicted}"
+    );
     assert_eq!(stage.count("warmroute_endpoints").await.unwrap(), 2);
 }

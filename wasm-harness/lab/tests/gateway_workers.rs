@@ -28,14 +28,24 @@ async fn four_workers_hit_as_one_does() {
     for workers in [1, 4] {
         let sims = sims(4, &options).await.unwrap();
         let stage = Stage::start(workers, addresses(&sims)).await.unwrap();
-        sims.iter().for_each(warmroute_lab::engine_sim::EngineSim::reset);
+        sims.iter()
+            .for_each(warmroute_lab::engine_sim::EngineSim::reset);
         // Each request over a connection of its own: whichever worker the kernel gives it to.
         let client = Client::without_reuse(Protocol::Http1);
         let label = format!("{workers} workers");
         let played = play(&label, &client, &stage.envoy.authority(), &conversations).await;
-        assert!(played.outcomes.iter().all(|outcome| outcome.error.is_none()), "{played:?}");
+        assert!(
+            played
+                .outcomes
+                .iter()
+                .all(|outcome| outcome.error.is_none()),
+            "{played:?}"
+        );
         hits.push(sims.iter().map(|sim| sim.counts().hit_tokens).sum::<u64>());
-        stage.until("warmroute_inflight", |count| count == 0).await.unwrap();
+        stage
+            .until("warmroute_inflight", |count| count == 0)
+            .await
+            .unwrap();
     }
     println!("hit tokens of one and of four workers: {hits:?}");
     assert!(hits[1] * 100 >= hits[0] * 95, "{hits:?}");

@@ -139,7 +139,10 @@ pub fn chat(system: &str, messages: &[String]) -> String {
         if !body.ends_with('[') {
             body.push(',');
         }
-        body.push_str(&format!(r#"{{"role":"{role}","content":{}}}"#, json!(content)));
+        body.push_str(&format!(
+            r#"{{"role":"{role}","content":{}}}"#,
+            json!(content)
+        ));
     }
     body.push_str("]}");
     body
