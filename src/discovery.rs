@@ -120,6 +120,20 @@ impl Discovery {
         });
     }
 
+    /// Sooner than usual while all endpoints of some cluster are down, as they are before the first health
+    /// check: until they are seen up again nothing is steered there.
+    fn listing_period_ms(&self) -> u64 {
+        let refresh_ms = millis(self.metrics.refresh);
+        let is_down = |watched: &Watched| watched.row.health == Some(Health::Unhealthy);
+        let hopeless =
+            |cluster: &Cluster| !cluster.watched.is_empty() && cluster.watched.iter().all(is_down);
+        if self.clusters.iter().any(hopeless) {
+            refresh_ms
+        } else {
+            LISTING_PERIOD_MS.max(refresh_ms)
+        }
+    }
+
     /// The calls that are due.
     pub fn due(&mut self, now: Millis) -> Vec<Call> {
         let refresh_ms = millis(self.metrics.refresh);
@@ -133,7 +147,7 @@ impl Discovery {
             && is_due(
                 self.listing_asked_at,
                 self.listing_done_at,
-                LISTING_PERIOD_MS.max(refresh_ms),
+                self.listing_period_ms(),
             )
         {
             self.listing_asked_at = Some(now);

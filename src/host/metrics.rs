@@ -57,7 +57,8 @@ impl Metrics {
             .zip(&mut self.levels)
             .zip(levels)
         {
-            if handed_on == level {
+            // Defined at once: a level that was never above 0 is shown as 0, not missing.
+            if handed_on == level && id.is_some() {
                 continue;
             }
             *id = id.or_else(|| abi::define_metric(abi::Metric::Gauge, gauge.name()));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use hyper::HeaderMap;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use warmroute_lab::client::{Answer, BodyPlan, Call, Client};
 use warmroute_lab::digest;
@@ -18,8 +18,20 @@ use warmroute_lab::stage::{
 
 /// A chat of exactly `bytes` bytes whose text comes first; `seed` makes it one of its own.
 fn chat_of(seed: u64, bytes: usize) -> Bytes {
-    let empty = chat("", &[text(seed + 1, 20)]).to_string().len();
-    let body = chat(&text(seed, bytes - empty), &[text(seed + 1, 20)]).to_string();
+    let empty = chat("", &[text(seed + 1, 20)]).len();
+    let body = chat(&text(seed, bytes - empty), &[text(seed + 1, 20)]);
+    assert_eq!(body.len(), bytes);
+    body.into()
+}
+
+/// The same with at most 200 KB of text, and the rest behind it in what no engine reads.
+fn padded_chat_of(seed: u64, bytes: usize) -> Bytes {
+    let mut body = chat(&text(seed, 200_000), &[text(seed + 1, 20)]);
+    assert_eq!(body.pop(), Some('}'));
+    body.push_str(r#","metadata":{"note":""#);
+    let left = bytes - body.len() - 3;
+    body.push_str(&"n".repeat(left));
+    body.push_str("\"}}");
     assert_eq!(body.len(), bytes);
     body.into()
 }
@@ -122,13 +134,17 @@ async fn a_body_over_the_budget_is_steered_by_its_beginning_or_passes() {
         let sims = sims(3, &swift()).await.unwrap();
         let stage = Stage::start(workers, addresses(&sims)).await.unwrap();
         for (seed, client) in [(10, &stage.http1), (20, &stage.h2)] {
-            let body = chat_of(seed, 8_000_000);
+            let body = padded_chat_of(seed, 8_000_000);
             let mut first: Option<Decision> = None;
             for chunk in [65_536, 16_384] {
                 let call = post(BodyPlan::chunked(&body, chunk));
                 let answer = deliver(&stage, &sims, client, call, &body).await;
                 let decision = Decision::of(&answer).unwrap_or_else(|| panic!("{answer:?}"));
-                assert!(decision.cut.is_some(), "{decision:?}");
+                assert_eq!(decision.cut.as_deref(), Some("body_bytes"));
+                assert!(
+                    decision.total > 700,
+                    "the text before the cut counts: {decision:?}"
+                );
                 if let Some(first) = &first {
                     assert_eq!(first.endpoint, decision.endpoint);
                     assert_eq!(decision.matched, decision.total);
@@ -140,13 +156,21 @@ async fn a_body_over_the_budget_is_steered_by_its_beginning_or_passes() {
             let answer = deliver(&stage, &sims, client, call, &body).await;
             assert_eq!(fallback(&answer), Some("too_large"));
         }
+        // One text of 5 MB: as many blocks of it as are compared at all.
+        let body = chat_of(40, 5_000_000);
+        let call = post(BodyPlan::chunked(&body, 65_536));
+        let answer = deliver(&stage, &sims, &stage.h2, call, &body).await;
+        assert_eq!(
+            Decision::of(&answer).map(|decision| decision.total),
+            Some(4096)
+        );
         // More than Envoy would keep for a retry.
-        let body = chat_of(30, 24_000_000);
+        let body = padded_chat_of(30, 24_000_000);
         let call = post(BodyPlan::chunked(&body, 100_000));
         let answer = deliver(&stage, &sims, &stage.http1, call, &body).await;
         assert!(Decision::of(&answer).is_some(), "{:?}", answer.headers);
         // A little under the budget, several at once.
-        let bodies: Vec<Bytes> = (0..8).map(|n| chat_of(100 + n, 4_100_000)).collect();
+        let bodies: Vec<Bytes> = (0..8).map(|n| padded_chat_of(100 + n, 4_100_000)).collect();
         let all = bodies.iter().map(|body| {
             deliver(
                 &stage,
@@ -227,8 +251,7 @@ async fn expect_100_continue_with_a_large_body() {
 async fn headers_of_the_body_stay() {
     let sims = sims(2, &swift()).await.unwrap();
     let stage = Stage::start(1, addresses(&sims)).await.unwrap();
-    let body: Value = chat(&text(1, 3000), &[text(2, 300)]);
-    let body = body.to_string();
+    let body = chat(&text(1, 3000), &[text(2, 300)]);
     for client in [&stage.http1, &stage.h2] {
         let sent = numbered(Call::post_json(CHAT, body.clone()));
         let answer = stage.send_by(client, &sent.call).await.unwrap();

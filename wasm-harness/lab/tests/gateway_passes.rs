@@ -68,7 +68,7 @@ fn passing() -> Vec<(&'static str, Call)> {
         ),
         (
             "encoded",
-            post(CHAT, whole(chat("s", &["q".into()]).to_string().as_bytes()))
+            post(CHAT, whole(chat("s", &["q".into()]).as_bytes()))
                 .header("content-encoding", "gzip"),
         ),
         ("no_prompt", post(CHAT, whole(b"{}"))),
@@ -161,7 +161,7 @@ async fn a_clients_own_pick_is_neither_followed_nor_passed_on() {
         .find(|sim| sim.addr.to_string() != first.endpoint);
     let other = other.unwrap().addr.to_string();
     for protocol in [&stage.http1, &stage.h2] {
-        let call = Call::post_json(CHAT, body.to_string()).header(PICK_HEADER, &other);
+        let call = Call::post_json(CHAT, body.clone()).header(PICK_HEADER, &other);
         // Twice in one request is still the client's.
         let sent = numbered(call.header(PICK_HEADER, "169.254.169.254:80"));
         let answer = stage.send_by(protocol, &sent.call).await.unwrap();
@@ -179,7 +179,7 @@ async fn without_endpoints_the_gateway_balances() {
         .unwrap();
     let body = chat(&text(1, 9000), &[text(2, 500)]);
     for protocol in [&stage.http1, &stage.h2] {
-        let sent = numbered(Call::post_json(CHAT, body.to_string()));
+        let sent = numbered(Call::post_json(CHAT, body.clone()));
         let answer = stage.send_by(protocol, &sent.call).await.unwrap();
         assert_eq!(answer.status, 200);
         if fallback(&answer).is_none() {
@@ -187,7 +187,7 @@ async fn without_endpoints_the_gateway_balances() {
             assert!(Decision::of(&answer).is_some(), "{:?}", answer.headers);
         }
         let arrived = arrivals(&sims, &sent.number);
-        assert_eq!(arrived[0].1.body_bytes, body.to_string().len());
+        assert_eq!(arrived[0].1.body_bytes, body.len());
     }
     let passed = stage
         .count("warmroute_fallback_total.reason.no_endpoints")

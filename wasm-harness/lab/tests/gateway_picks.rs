@@ -1,7 +1,6 @@
 //! Picks on a real Envoy, with one worker and with four.
 
 use futures_util::future::join_all;
-use serde_json::Value;
 use warmroute_lab::client::{Answer, Call};
 use warmroute_lab::engine_sim::EngineSim;
 use warmroute_lab::stage::{
@@ -12,15 +11,15 @@ use warmroute_lab::stage::{
 const HEARD: std::time::Duration = std::time::Duration::from_millis(300);
 
 /// Turn `turn` (from 0) of a conversation: 3 KB of system prompt, then 600 bytes a message.
-fn turn(conversation: u64, turn: u64) -> Value {
+fn turn(conversation: u64, turn: u64) -> String {
     let messages: Vec<String> = (0..=2 * turn)
         .map(|place| text(conversation * 1000 + place, 600))
         .collect();
     chat(&text(conversation * 1000 + 999, 3000), &messages)
 }
 
-async fn ask(stage: &Stage, sims: &[EngineSim], body: &Value) -> (Answer, Decision, usize) {
-    let call = numbered(Call::post_json(CHAT, body.to_string()));
+async fn ask(stage: &Stage, sims: &[EngineSim], body: &str) -> (Answer, Decision, usize) {
+    let call = numbered(Call::post_json(CHAT, body.to_owned()));
     let answer = stage.send_by(&stage.fresh, &call.call).await.unwrap();
     let decision = Decision::of(&answer).unwrap_or_else(|| panic!("{answer:?}"));
     assert_eq!(answer.status, 200);

@@ -127,16 +127,25 @@ pub fn served_by(answer: &Answer) -> &str {
     answer.header(SERVED_HEADER).unwrap_or_default()
 }
 
-/// A chat of plain text messages, alternating between user and assistant behind a system prompt.
-pub fn chat(system: &str, messages: &[String]) -> Value {
+/// A chat of plain text messages, alternating between user and assistant behind a system prompt. Keys
+/// stand in the order in which clients write them.
+pub fn chat(system: &str, messages: &[String]) -> String {
     let roles = ["user", "assistant"].into_iter().cycle();
-    let mut all = vec![json!({"role": "system", "content": system})];
-    all.extend(
-        roles
-            .zip(messages)
-            .map(|(role, text)| json!({"role": role, "content": text})),
-    );
-    json!({"model": "sim", "max_tokens": 2, "messages": all})
+    let mut body = String::from(r#"{"model":"sim","max_tokens":2,"messages":["#);
+    for (role, content) in [("system", system)]
+        .into_iter()
+        .chain(roles.zip(messages.iter().map(String::as_str)))
+    {
+        if !body.ends_with('[') {
+            body.push(',');
+        }
+        body.push_str(&format!(
+            r#"{{"role":"{role}","content":{}}}"#,
+            json!(content)
+        ));
+    }
+    body.push_str("]}");
+    body
 }
 
 /// Text of about `bytes` bytes that no other `seed` gives.
@@ -278,8 +287,8 @@ impl Stage {
     ///
     /// # Errors
     /// It is not.
-    pub async fn steered(&self, body: &Value) -> anyhow::Result<(Answer, Decision)> {
-        let call = numbered(Call::post_json(CHAT, body.to_string())).call;
+    pub async fn steered(&self, body: &str) -> anyhow::Result<(Answer, Decision)> {
+        let call = numbered(Call::post_json(CHAT, body.to_owned())).call;
         let answer = self.send_by(&self.fresh, &call).await?;
         ensure!(answer.status == 200, "{}: {}", answer.status, answer.text());
         let note = answer.header(DECISION_HEADER).map(str::to_owned);
