@@ -375,20 +375,26 @@ fn whole(tokens: f64) -> u64 {
 fn note(sent: &Sent, prompt: &Prompt, addresses: &str, costs: &[(&str, f64)]) -> String {
     let endpoint = addresses.split(',').next().unwrap_or_default();
     let mut text = format!(
-        "endpoint={endpoint};branch={};blocks={}/{};tokens={:.0}/{:.0}",
+        "endpoint={endpoint};branch={};blocks={}/{};tokens={}/{}",
         sent.branch.name(),
         sent.matched_blocks,
         sent.total_blocks(),
-        sent.matched_tokens,
-        sent.prompt_tokens,
+        whole(sent.matched_tokens),
+        whole(sent.prompt_tokens),
     );
     if let Some(cut) = prompt.cut {
         text.push_str(";cut=");
         text.push_str(cut.name());
     }
     for (n, (address, cost)) in costs.iter().enumerate() {
-        text.push_str(if n == 0 { ";costs=" } else { "," });
-        text.push_str(&format!("{address}:{cost:.0}"));
+        // A weighted sum is at most a few units: it is shown in thousandths.
+        let (label, shown) = if *cost < 0.0 {
+            (";score_milli=", whole(-cost * 1000.0))
+        } else {
+            (";costs=", whole(*cost))
+        };
+        text.push_str(if n == 0 { label } else { "," });
+        text.push_str(&format!("{address}:{shown}"));
     }
     text
 }

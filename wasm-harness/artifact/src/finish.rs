@@ -41,7 +41,18 @@ pub fn finish(module: &[u8], host: Host) -> Result<Vec<u8>> {
         }
     }
     ensure!(exported, "the module exports nothing: is it the plugin?");
-    Ok(out.finish())
+    without_unreachable(&out.finish())
+}
+
+/// Drops what nothing reaches any more: the callbacks whose exports went, and all that only they called.
+fn without_unreachable(module: &[u8]) -> Result<Vec<u8>> {
+    let mut config = walrus::ModuleConfig::new();
+    config
+        .generate_producers_section(false)
+        .generate_name_section(false);
+    let mut module = config.parse(module)?;
+    walrus::passes::gc::run(&mut module);
+    Ok(module.emit_wasm())
 }
 
 fn check_imports(section: ImportSectionReader<'_>, host: Host) -> Result<()> {
