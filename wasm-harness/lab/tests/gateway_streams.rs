@@ -106,7 +106,11 @@ async fn answers_of_one_frame_errors_and_broken_ones_arrive_as_sent() {
     let held = Arc::clone(&gate);
     let engine = ScriptedEngine::start(([127, 0, 0, 1], 0).into(), move |asked| {
         scripted(asked, |asked| {
-            match asked.headers.get("x-case").map(|case| case.as_bytes()) {
+            match asked
+                .headers
+                .get("x-case")
+                .map(hyper::header::HeaderValue::as_bytes)
+            {
                 Some(b"single") => Script::ok("text/event-stream", &[&format!("{FIRST}{LAST}")]),
                 Some(b"empty") => Script::ok("text/event-stream", &[]),
                 Some(b"client error") => Script {
@@ -229,7 +233,7 @@ async fn a_client_that_leaves_takes_its_counts_along() {
             .until("warmroute_inflight", |count| count == 6)
             .await
             .unwrap();
-        waiting.iter().for_each(|task| task.abort());
+        waiting.iter().for_each(tokio::task::JoinHandle::abort);
         drop(waiting);
         settled(&stage).await;
         // A client that leaves before its body is there was never counted.
