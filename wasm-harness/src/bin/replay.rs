@@ -168,6 +168,7 @@ fn ruled(name: &str, workers: u64, index_blocks: usize, seed: u64) -> Result<Cho
         bail!("POLICIES: no policy is called {name}")
     };
     let seeds = (0..workers).map(|worker| seed.wrapping_mul(1000).wrapping_add(worker));
-    let gateways = seeds.map(|seed| Box::new(Ruled::new(rule, index_blocks, seed)) as Box<dyn Gateway>);
+    let gateways =
+        seeds.map(|seed| Box::new(Ruled::new(rule, index_blocks, seed)) as Box<dyn Gateway>);
     Ok(Chooser::Workers(gateways.collect()))
 }

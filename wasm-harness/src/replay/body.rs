@@ -16,8 +16,11 @@ const ANSWER: &str = r#",{"role":"assistant","content":"Go on."}"#;
 /// The request as a chat completion.
 #[must_use]
 pub fn chat(body: &Request) -> Vec<u8> {
-    let mut text = String::with_capacity((body.tokens * TOKEN_BYTES) as usize + 64 * body.blocks.len() + 256);
-    text.push_str(r#"{"model":"chat","stream":true,"stream_options":{"include_usage":true},"messages":["#);
+    let mut text =
+        String::with_capacity((body.tokens * TOKEN_BYTES) as usize + 64 * body.blocks.len() + 256);
+    text.push_str(
+        r#"{"model":"chat","stream":true,"stream_options":{"include_usage":true},"messages":["#,
+    );
     let mut left_bytes = (body.tokens * TOKEN_BYTES) as usize;
     for (place, block) in body.blocks.iter().enumerate() {
         if place > 0 {
@@ -25,7 +28,11 @@ pub fn chat(body: &Request) -> Vec<u8> {
         }
         if body.turns.first() == Some(&place) {
             // The words that tell conversations apart.
-            let _ = write!(text, r#"{{"role":"user","content":"Conversation {:x}."}},"#, body.conversation);
+            let _ = write!(
+                text,
+                r#"{{"role":"user","content":"Conversation {:x}."}},"#,
+                body.conversation
+            );
         }
         let role = match (body.turns.first(), place) {
             (None, 0) => "system",
@@ -33,7 +40,11 @@ pub fn chat(body: &Request) -> Vec<u8> {
             (Some(system), place) if place < *system => "system",
             _ => "user",
         };
-        if body.turns.get(1..).is_some_and(|turns| turns.contains(&place)) {
+        if body
+            .turns
+            .get(1..)
+            .is_some_and(|turns| turns.contains(&place))
+        {
             text.truncate(text.len() - 1);
             text.push_str(ANSWER);
             text.push(',');
@@ -88,13 +99,24 @@ pub fn metrics(metrics: &Metrics) -> Vec<u8> {
     let labels = r#"{engine="0",model_name="chat"}"#;
     let mut text = String::new();
     let mut gauge = |name: &str, kind: &str, value: f64| {
-        let _ = writeln!(text, "# TYPE vllm:{name} {kind}\nvllm:{name}{labels} {value:?}");
+        let _ = writeln!(
+            text,
+            "# TYPE vllm:{name} {kind}\nvllm:{name}{labels} {value:?}"
+        );
     };
     gauge("num_requests_running", "gauge", metrics.running as f64);
     gauge("num_requests_waiting", "gauge", metrics.waiting as f64);
     gauge("kv_cache_usage_perc", "gauge", metrics.kv_use);
-    gauge("prefix_cache_queries_total", "counter", metrics.queried_tokens as f64);
-    gauge("prefix_cache_hits_total", "counter", metrics.hit_tokens as f64);
+    gauge(
+        "prefix_cache_queries_total",
+        "counter",
+        metrics.queried_tokens as f64,
+    );
+    gauge(
+        "prefix_cache_hits_total",
+        "counter",
+        metrics.hit_tokens as f64,
+    );
     let _ = writeln!(
         text,
         "# TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{{block_size=\"{BLOCK_TOKENS}\",cache_dtype=\"auto\",enable_prefix_caching=\"True\",engine=\"0\",num_gpu_blocks=\"{}\"}} 1.0",

@@ -11,11 +11,13 @@ use anyhow::{Context, Result, ensure};
 
 use super::engine::Metrics;
 use super::{End, Figures, Gateway, Request, body};
-use crate::host::{Artifact, Options, Profile, StreamId, StreamSpec, UpstreamHost, Vm, VmOptions, header_map};
 use crate::host::Gateway as Host;
+use crate::host::{
+    Artifact, Options, Profile, StreamId, StreamSpec, UpstreamHost, Vm, VmOptions, header_map,
+};
 
 const CLUSTER: &str = "outbound|80||engines";
-/// VM memory in use does not depend on time: workers tick at different moments, as threads do.
+/// Workers tick at different moments, as threads do.
 const TICK_SPREAD_MS: u64 = 37;
 
 /// How plugin and engines are set up.
@@ -67,10 +69,15 @@ impl Process {
     /// The plugin does not come up, or refuses its configuration.
     pub fn worker(&mut self) -> Result<Worker> {
         // Seeds come from the clock and the VM's number: no two alike, and the same in every run.
-        self.host.set_now_ms(self.start_ms + self.workers * TICK_SPREAD_MS);
+        let apart_ms = self.start_ms + self.workers * TICK_SPREAD_MS;
+        self.host.set_now_ms(apart_ms.max(self.host.now_ms()));
         self.workers += 1;
         let mut vm = Vm::with_options(&self.artifact, &self.host, VmOptions::default())?;
-        ensure!(vm.start(&self.options.config)?, "the plugin refuses {}", self.options.config);
+        ensure!(
+            vm.start(&self.options.config)?,
+            "the plugin refuses {}",
+            self.options.config
+        );
         vm.poll()?;
         Ok(Worker {
             vm,
@@ -111,7 +118,10 @@ fn address(engine: usize) -> String {
 }
 
 fn engine_of(address: &str) -> Option<usize> {
-    let mut parts = address.strip_suffix(":8000")?.strip_prefix("10.0.")?.split('.');
+    let mut parts = address
+        .strip_suffix(":8000")?
+        .strip_prefix("10.0.")?
+        .split('.');
     let (high, low): (usize, usize) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     Some(high * 200 + low - 1)
 }
@@ -123,6 +133,13 @@ impl Worker {
         &self.vm
     }
 
+    /// What the plugin says of an open request's decision (`debug.header`), once it was accepted.
+    #[must_use]
+    pub fn decision(&self, request: usize) -> Option<String> {
+        let seen = self.vm.seen(self.open.get(&request)?.stream)?;
+        seen.downstream.header("x-warmroute-decision")
+    }
+
     fn set_clock(&self, now_ms: f64) {
         // Workers come up one after the other; the run begins when the last is there.
         self.host.set_now_ms(self.start_ms + 10_000 + now_ms as u64);
@@ -130,10 +147,14 @@ impl Worker {
 
     fn list_hosts(&mut self, up: &[bool]) {
         self.listed = up.to_vec();
-        let hosts = up.iter().enumerate().filter(|(_, up)| **up).map(|(engine, _)| UpstreamHost {
-            metrics: self.texts.get(engine).cloned().flatten(),
-            ..UpstreamHost::new(&address(engine))
-        });
+        let hosts = up
+            .iter()
+            .enumerate()
+            .filter(|(_, up)| **up)
+            .map(|(engine, _)| UpstreamHost {
+                metrics: self.texts.get(engine).cloned().flatten(),
+                ..UpstreamHost::new(&address(engine))
+            });
         self.host.set_hosts(CLUSTER, hosts.collect());
     }
 
@@ -152,7 +173,8 @@ impl Worker {
             ("content-type", "application/json"),
             ("content-length", &length),
         ];
-        self.vm.request_headers(stream, header_map(&headers), false)?;
+        self.vm
+            .request_headers(stream, header_map(&headers), false)?;
         self.vm.request_body(stream, &bytes, true)?;
         let seen = self.vm.seen(stream).context("the stream is there")?;
         self.figures.instructions += seen.fuel;
@@ -161,12 +183,16 @@ impl Worker {
     }
 
     fn answer(&mut self, request: usize, status: &str) -> Result<()> {
-        let Some(open) = self.open.get_mut(&request) else { return Ok(()) };
+        let Some(open) = self.open.get_mut(&request) else {
+            return Ok(());
+        };
         open.has_answer = true;
         let by = address(open.engine);
-        self.vm.update_spec(open.stream, |spec| spec.upstream_address = Some(by));
+        self.vm
+            .update_spec(open.stream, |spec| spec.upstream_address = Some(by));
         let headers = header_map(&[(":status", status), ("content-type", "text/event-stream")]);
-        self.vm.response_headers(open.stream, headers, status != "200")?;
+        self.vm
+            .response_headers(open.stream, headers, status != "200")?;
         Ok(())
     }
 
@@ -174,7 +200,9 @@ impl Worker {
         if end == End::Failed && self.open.get(&request).is_some_and(|open| !open.has_answer) {
             self.answer(request, "503")?;
         }
-        let Some(open) = self.open.remove(&request) else { return Ok(()) };
+        let Some(open) = self.open.remove(&request) else {
+            return Ok(());
+        };
         if let End::Done { cached_tokens } = end {
             let events = body::last_events(&open.body, cached_tokens, self.tells_cached);
             self.vm.response_body(open.stream, &events, true)?;
@@ -231,7 +259,10 @@ impl Gateway for Worker {
 
     fn metrics(&mut self, now_ms: f64, metrics: &[Option<Metrics>]) {
         self.set_clock(now_ms);
-        self.texts = metrics.iter().map(|metrics| metrics.as_ref().map(body::metrics)).collect();
+        self.texts = metrics
+            .iter()
+            .map(|metrics| metrics.as_ref().map(body::metrics))
+            .collect();
         let up: Vec<bool> = metrics.iter().map(Option::is_some).collect();
         self.list_hosts(&up);
     }
@@ -244,7 +275,10 @@ impl Gateway for Worker {
     fn figures(&self) -> Figures {
         // The metric is the process's.
         let metrics = self.host.metrics();
-        let predicted = metrics.get("warmroute_predicted_hit_tokens_total").copied().unwrap_or(0);
+        let predicted = metrics
+            .get("warmroute_predicted_hit_tokens_total")
+            .copied()
+            .unwrap_or(0);
         Figures {
             predicted_tokens: if self.is_first { predicted as f64 } else { 0.0 },
             instructions_all: self.vm.fuel().values().map(|fuel| fuel.total).sum(),

@@ -210,7 +210,8 @@ impl Maker {
                 let shared = self.rng.bool();
                 for _ in 0..16 {
                     let at = self.rng.f64() * 100.0;
-                    let (whole, _) = self.turn(start, at, &head, (50, 600), (50, 200), &[head.len()]);
+                    let (whole, _) =
+                        self.turn(start, at, &head, (50, 600), (50, 200), &[head.len()]);
                     let key = if shared { head.first() } else { whole.last() }.copied();
                     if let Some((_, body)) = self.made.last_mut() {
                         body.conversation = key.unwrap_or(0);
