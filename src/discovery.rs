@@ -13,10 +13,10 @@
 
 use crate::clock::Millis;
 use crate::config::{EndpointSource, MetricsOptions};
-use crate::endpoints::load::Health;
-use crate::endpoints::snapshot::{self, EndpointSnapshot};
 use crate::endpoints::admin_clusters::{self, ClusterHosts};
+use crate::endpoints::load::Health;
 use crate::endpoints::scan;
+use crate::endpoints::snapshot::{self, EndpointSnapshot};
 use crate::number::millis;
 use crate::telemetry::{Counter, Telemetry};
 
@@ -101,16 +101,23 @@ impl Discovery {
 
     /// Adds a cluster that requests go to.
     pub fn watch(&mut self, name: &str) {
-        if self.clusters.len() >= MAX_CLUSTERS || self.clusters.iter().any(|cluster| &*cluster.name == name) {
+        if self.clusters.len() >= MAX_CLUSTERS
+            || self.clusters.iter().any(|cluster| &*cluster.name == name)
+        {
             return;
         }
         let watched = match &self.source {
-            EndpointSource::Static(endpoints) => {
-                endpoints.iter().map(|endpoint| Watched::new(&endpoint.address, Health::Healthy)).collect()
-            }
+            EndpointSource::Static(endpoints) => endpoints
+                .iter()
+                .map(|endpoint| Watched::new(&endpoint.address, Health::Healthy))
+                .collect(),
             _ => Vec::new(),
         };
-        self.clusters.push(Cluster { name: name.into(), watched, changed: true });
+        self.clusters.push(Cluster {
+            name: name.into(),
+            watched,
+            changed: true,
+        });
     }
 
     /// The calls that are due.
@@ -118,20 +125,30 @@ impl Discovery {
         let refresh_ms = millis(self.metrics.refresh);
         let given_up_ms = millis(self.metrics.timeout).saturating_mul(2);
         let is_due = |asked: Option<Millis>, done: Option<Millis>, period_ms: u64| {
-            asked.is_none_or(|at| now.since(at) >= given_up_ms) && done.is_none_or(|at| now.since(at) >= period_ms)
+            asked.is_none_or(|at| now.since(at) >= given_up_ms)
+                && done.is_none_or(|at| now.since(at) >= period_ms)
         };
         let mut calls = Vec::new();
         if let EndpointSource::Admin { cluster, .. } = &self.source
-            && is_due(self.listing_asked_at, self.listing_done_at, LISTING_PERIOD_MS.max(refresh_ms))
+            && is_due(
+                self.listing_asked_at,
+                self.listing_done_at,
+                LISTING_PERIOD_MS.max(refresh_ms),
+            )
         {
             self.listing_asked_at = Some(now);
-            calls.push(Call::List { cluster: cluster.as_str().into() });
+            calls.push(Call::List {
+                cluster: cluster.as_str().into(),
+            });
         }
         for cluster in &mut self.clusters {
             for watched in &mut cluster.watched {
                 if is_due(watched.asked_at, watched.done_at, refresh_ms) {
                     watched.asked_at = Some(now);
-                    calls.push(Call::Scrape { cluster: cluster.name.clone(), address: watched.row.address.as_str().into() });
+                    calls.push(Call::Scrape {
+                        cluster: cluster.name.clone(),
+                        address: watched.row.address.as_str().into(),
+                    });
                 }
             }
         }
@@ -139,7 +156,13 @@ impl Discovery {
     }
 
     /// Takes in what came back.
-    pub fn answer(&mut self, call: &Call, answer: Answer<'_>, telemetry: &mut Telemetry, now: Millis) {
+    pub fn answer(
+        &mut self,
+        call: &Call,
+        answer: Answer<'_>,
+        telemetry: &mut Telemetry,
+        now: Millis,
+    ) {
         match call {
             Call::List { .. } => {
                 self.listing_asked_at = None;
@@ -150,22 +173,31 @@ impl Discovery {
                 };
                 telemetry.add(Counter::ListingFailures, u64::from(!listed));
             }
-            Call::Scrape { cluster, address } => self.scraped(cluster, address, answer, telemetry, now),
+            Call::Scrape { cluster, address } => {
+                self.scraped(cluster, address, answer, telemetry, now)
+            }
         }
     }
 
     fn list(&mut self, body: &[u8]) -> bool {
         let is_watched = |name: &str| self.clusters.iter().any(|cluster| &*cluster.name == name);
-        let Ok(listing) = admin_clusters::parse(body, is_watched) else { return false };
+        let Ok(listing) = admin_clusters::parse(body, is_watched) else {
+            return false;
+        };
         for cluster in &mut self.clusters {
-            let Some(ClusterHosts { hosts, .. }) = listing.iter().find(|listed| *listed.name == *cluster.name) else {
+            let Some(ClusterHosts { hosts, .. }) =
+                listing.iter().find(|listed| *listed.name == *cluster.name)
+            else {
                 cluster.changed |= !cluster.watched.is_empty();
                 cluster.watched.clear();
                 continue;
             };
             let mut watched = Vec::with_capacity(hosts.len());
             for (address, health) in hosts {
-                let known = cluster.watched.iter().position(|known| known.row.address == *address);
+                let known = cluster
+                    .watched
+                    .iter()
+                    .position(|known| known.row.address == *address);
                 let mut entry = match known {
                     Some(at) => cluster.watched.swap_remove(at),
                     None => Watched::new(address, *health),
@@ -181,18 +213,52 @@ impl Discovery {
         true
     }
 
-    fn scraped(&mut self, cluster: &str, address: &str, answer: Answer<'_>, telemetry: &mut Telemetry, now: Millis) {
+    fn scraped(
+        &mut self,
+        cluster: &str,
+        address: &str,
+        answer: Answer<'_>,
+        telemetry: &mut Telemetry,
+        now: Millis,
+    ) {
         let is_static = matches!(self.source, EndpointSource::Static(_));
-        let Some(cluster) = self.clusters.iter_mut().find(|known| &*known.name == cluster) else { return };
-        let Some(watched) = cluster.watched.iter_mut().find(|known| known.row.address == address) else { return };
+        let Some(cluster) = self
+            .clusters
+            .iter_mut()
+            .find(|known| &*known.name == cluster)
+        else {
+            return;
+        };
+        let Some(watched) = cluster
+            .watched
+            .iter_mut()
+            .find(|known| known.row.address == address)
+        else {
+            return;
+        };
         watched.asked_at = None;
         watched.done_at = Some(now);
         cluster.changed = true;
-        let refused = matches!(answer, Answer::Failed | Answer::Body { status: 503 | 504, .. });
-        watched.refusals = if refused { watched.refusals.saturating_add(1) } else { 0 };
+        let refused = matches!(
+            answer,
+            Answer::Failed
+                | Answer::Body {
+                    status: 503 | 504,
+                    ..
+                }
+        );
+        watched.refusals = if refused {
+            watched.refusals.saturating_add(1)
+        } else {
+            0
+        };
         if is_static {
             let is_down = watched.refusals >= REFUSALS;
-            watched.row.health = Some(if is_down { Health::Unhealthy } else { Health::Healthy });
+            watched.row.health = Some(if is_down {
+                Health::Unhealthy
+            } else {
+                Health::Healthy
+            });
         }
         let load = match answer {
             Answer::Body { status: 200, body } => scan::scan(body),
@@ -212,7 +278,11 @@ impl Discovery {
         let mut news = Vec::new();
         for cluster in self.clusters.iter_mut().filter(|cluster| cluster.changed) {
             cluster.changed = false;
-            let rows: Vec<_> = cluster.watched.iter().map(|watched| watched.row.clone()).collect();
+            let rows: Vec<_> = cluster
+                .watched
+                .iter()
+                .map(|watched| watched.row.clone())
+                .collect();
             news.push((cluster.name.clone(), snapshot::encode(&rows)));
         }
         news
@@ -221,8 +291,17 @@ impl Discovery {
 
 impl Watched {
     fn new(address: &str, health: Health) -> Self {
-        let row = EndpointSnapshot { address: address.into(), health: Some(health), ..EndpointSnapshot::default() };
-        Self { row, asked_at: None, done_at: None, refusals: 0 }
+        let row = EndpointSnapshot {
+            address: address.into(),
+            health: Some(health),
+            ..EndpointSnapshot::default()
+        };
+        Self {
+            row,
+            asked_at: None,
+            done_at: None,
+            refusals: 0,
+        }
     }
 }
 
@@ -244,13 +323,18 @@ impl Lease {
     #[must_use]
     pub fn claim(current: &[u8], me: u64, now: Millis) -> Option<Vec<u8>> {
         let held = Self::parse(current);
-        let is_free = held.is_none_or(|lease| lease.holder == me || lease.until <= now || lease.until > now.plus(LEASE_MS));
+        let is_free = held.is_none_or(|lease| {
+            lease.holder == me || lease.until <= now || lease.until > now.plus(LEASE_MS)
+        });
         is_free.then(|| [me.to_le_bytes(), now.plus(LEASE_MS).0.to_le_bytes()].concat())
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (holder, until) = bytes.split_first_chunk::<8>()?;
         let until: &[u8; 8] = until.try_into().ok()?;
-        Some(Self { holder: u64::from_le_bytes(*holder), until: Millis(u64::from_le_bytes(*until)) })
+        Some(Self {
+            holder: u64::from_le_bytes(*holder),
+            until: Millis(u64::from_le_bytes(*until)),
+        })
     }
 }

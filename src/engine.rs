@@ -51,7 +51,10 @@ impl Engine {
     }
 
     /// The pool of a cluster, made when it is new. A static list of endpoints is in it from the start.
-    pub fn pool(&mut self, cluster: &str) -> Option<(&mut Pool, &Config, &mut Telemetry, &mut fastrand::Rng)> {
+    pub fn pool(
+        &mut self,
+        cluster: &str,
+    ) -> Option<(&mut Pool, &Config, &mut Telemetry, &mut fastrand::Rng)> {
         if !self.pools.contains(cluster) {
             let mut pool = Pool::new(&self.config);
             if let EndpointSource::Static(endpoints) = &self.config.endpoints {
@@ -84,12 +87,16 @@ impl Engine {
 
     /// Takes in a cluster's hosts as Higress gives them, with the text of their metrics.
     pub fn take_gateway_hosts(&mut self, cluster: &str, raw: &[u8], now: Millis) {
-        let Some((pool, config, telemetry, _)) = self.pool(cluster) else { return };
+        let Some((pool, config, telemetry, _)) = self.pool(cluster) else {
+            return;
+        };
         let mut failed = 0;
         let mut read = 0;
         let mut listed = Vec::new();
         for (address, json) in Hosts::new(raw) {
-            let Ok(address) = core::str::from_utf8(address) else { continue };
+            let Ok(address) = core::str::from_utf8(address) else {
+                continue;
+            };
             let info = gateway_hosts::host_info(json);
             let load = info.metrics.and_then(|text| {
                 let print = xxh3_64(text.0);
@@ -97,10 +104,18 @@ impl Engine {
                     return None;
                 }
                 let load = scan::scan_escaped(text);
-                if load.is_unknown() { failed += 1 } else { read += 1 }
+                if load.is_unknown() {
+                    failed += 1
+                } else {
+                    read += 1
+                }
                 Some((load, now, print))
             });
-            listed.push(Listed { address, health: info.health.unwrap_or(Health::Healthy), load });
+            listed.push(Listed {
+                address,
+                health: info.health.unwrap_or(Health::Healthy),
+                load,
+            });
         }
         telemetry.add(Counter::Scrapes, read);
         telemetry.add(Counter::ScrapeFailures, failed);
@@ -113,14 +128,17 @@ impl Engine {
             self.telemetry.add(Counter::ListingFailures, 1);
             return false;
         };
-        let Some((pool, config, telemetry, _)) = self.pool(cluster) else { return false };
+        let Some((pool, config, telemetry, _)) = self.pool(cluster) else {
+            return false;
+        };
         let listed: Vec<_> = rows
             .iter()
             .map(|row| Listed {
                 address: &row.address,
                 health: row.health.unwrap_or(Health::Healthy),
-                load: (row.read_at != Millis(0) && pool.text_print(&row.address) != Some(row.read_at.0))
-                    .then(|| (row.load.clone(), row.read_at, row.read_at.0)),
+                load: (row.read_at != Millis(0)
+                    && pool.text_print(&row.address) != Some(row.read_at.0))
+                .then(|| (row.load.clone(), row.read_at, row.read_at.0)),
             })
             .collect();
         pool.list(listed.into_iter(), config, telemetry, now);

@@ -99,7 +99,12 @@ impl Exchange {
     /// An exchange that tells and hears nothing when it is off.
     #[must_use]
     pub fn new(is_on: bool) -> Self {
-        Self { is_on, has_news: false, outbox: Outbox::default(), members: Vec::new() }
+        Self {
+            is_on,
+            has_news: false,
+            outbox: Outbox::default(),
+            members: Vec::new(),
+        }
     }
 
     /// Whether there is anybody to tell.
@@ -129,7 +134,8 @@ impl Exchange {
     /// Listens to these workers from now on as well.
     pub fn listen(&mut self, vms: impl Iterator<Item = u64>) {
         for vm in vms {
-            if self.members.len() < MAX_MEMBERS && self.members.iter().all(|member| member.vm != vm) {
+            if self.members.len() < MAX_MEMBERS && self.members.iter().all(|member| member.vm != vm)
+            {
                 self.members.push(Member::new(vm));
             }
         }
@@ -162,7 +168,8 @@ impl Outbox {
         let blocks = blocks.get(..MAX_TOLD_BLOCKS).unwrap_or(blocks);
         self.entries.push(what as u8);
         self.entries.extend(name_hash.to_le_bytes());
-        self.entries.extend(u16::try_from(blocks.len()).unwrap_or(0).to_le_bytes());
+        self.entries
+            .extend(u16::try_from(blocks.len()).unwrap_or(0).to_le_bytes());
         for block in blocks {
             self.entries.extend(block.to_le_bytes());
         }
@@ -233,12 +240,24 @@ impl Member {
     /// A VM of which nothing was read yet.
     #[must_use]
     pub fn new(vm: u64) -> Self {
-        Self { vm, counts: Vec::new(), at: Millis(0), version: None, reached: 0, segment: 0, next: 0, place: (0, 0, 0), is_new: true }
+        Self {
+            vm,
+            counts: Vec::new(),
+            at: Millis(0),
+            version: None,
+            reached: 0,
+            segment: 0,
+            next: 0,
+            place: (0, 0, 0),
+            is_new: true,
+        }
     }
 
     /// Reads a head; `false` when it says nothing.
     pub fn read_head(&mut self, bytes: &[u8]) -> bool {
-        let Some((header, counts)) = bytes.split_first_chunk::<HEAD_BYTES>() else { return false };
+        let Some((header, counts)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
+            return false;
+        };
         if header.first() != Some(&VERSION) || u64_at(header, 4) != self.vm {
             return false;
         }
@@ -295,7 +314,12 @@ impl Member {
 
     /// Reads a segment: hands new entries to `fold` until it has no `budget` of blocks left. Returns how many
     /// entries were missed, or `None` when this segment gives nothing more for now.
-    pub fn read_segment(&mut self, bytes: &[u8], budget: &mut usize, mut fold: impl FnMut(Told)) -> Option<u32> {
+    pub fn read_segment(
+        &mut self,
+        bytes: &[u8],
+        budget: &mut usize,
+        mut fold: impl FnMut(Told),
+    ) -> Option<u32> {
         let (header, mut entries) = bytes.split_first_chunk::<SEGMENT_HEADER_BYTES>()?;
         if header.first() != Some(&VERSION) || u64_at(header, 4) != self.vm {
             return None;
@@ -340,13 +364,25 @@ impl Member {
 impl Told {
     fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (what, rest) = bytes.split_first()?;
-        let what = [What::Recorded, What::Withdrawn, What::Emptied].into_iter().find(|known| *known as u8 == *what)?;
+        let what = [What::Recorded, What::Withdrawn, What::Emptied]
+            .into_iter()
+            .find(|known| *known as u8 == *what)?;
         let (name, rest) = rest.split_first_chunk::<8>()?;
         let (count, rest) = rest.split_first_chunk::<2>()?;
         let size = usize::from(u16::from_le_bytes(*count)).checked_mul(8)?;
         let (blocks, rest) = rest.split_at_checked(size)?;
-        let blocks = blocks.chunks_exact(8).map(|block| u64_at(block, 0)).collect();
-        Some((Self { what, name_hash: u64::from_le_bytes(*name), blocks }, rest))
+        let blocks = blocks
+            .chunks_exact(8)
+            .map(|block| u64_at(block, 0))
+            .collect();
+        Some((
+            Self {
+                what,
+                name_hash: u64::from_le_bytes(*name),
+                blocks,
+            },
+            rest,
+        ))
     }
 }
 
@@ -366,14 +402,19 @@ pub mod members {
 
     /// The numbers in a value.
     pub fn read(bytes: &[u8]) -> impl Iterator<Item = u64> {
-        bytes.chunks_exact(8).take(MAX_MEMBERS).map(|vm| super::u64_at(vm, 0))
+        bytes
+            .chunks_exact(8)
+            .take(MAX_MEMBERS)
+            .map(|vm| super::u64_at(vm, 0))
     }
 
     /// The value with `me` in it and without those that `is_gone` says are; `None` when that is what stands
     /// there. The oldest goes when there are too many: a VM's number only grows.
     #[must_use]
     pub fn join(bytes: &[u8], me: u64, is_gone: impl Fn(u64) -> bool) -> Option<Vec<u8>> {
-        let mut vms: Vec<u64> = read(bytes).filter(|vm| *vm == me || !is_gone(*vm)).collect();
+        let mut vms: Vec<u64> = read(bytes)
+            .filter(|vm| *vm == me || !is_gone(*vm))
+            .collect();
         let is_in = vms.contains(&me);
         if is_in && vms.len() * 8 == bytes.len() {
             return None;
@@ -382,7 +423,12 @@ pub mod members {
             vms.push(me);
         }
         let skip = vms.len().saturating_sub(MAX_MEMBERS);
-        Some(vms.iter().skip(skip).flat_map(|vm| vm.to_le_bytes()).collect())
+        Some(
+            vms.iter()
+                .skip(skip)
+                .flat_map(|vm| vm.to_le_bytes())
+                .collect(),
+        )
     }
 }
 
@@ -394,7 +440,11 @@ mod tests {
     type Ring = Vec<Vec<u8>>;
 
     fn told(what: What, blocks: &[u64]) -> Told {
-        Told { what, name_hash: 7, blocks: blocks.to_vec() }
+        Told {
+            what,
+            name_hash: 7,
+            blocks: blocks.to_vec(),
+        }
     }
 
     fn tell(outbox: &mut Outbox, ring: &mut Ring, entry: &Told) {
@@ -403,7 +453,12 @@ mod tests {
         ring[place as usize] = bytes;
     }
 
-    fn listen(member: &mut Member, outbox: &Outbox, ring: &Ring, mut budget: usize) -> (Vec<Told>, u32) {
+    fn listen(
+        member: &mut Member,
+        outbox: &Outbox,
+        ring: &Ring,
+        mut budget: usize,
+    ) -> (Vec<Told>, u32) {
         let (mut heard, mut missed) = (Vec::new(), 0);
         assert!(member.read_head(&outbox.head(1, core::iter::empty(), Millis(5))));
         for _ in 0..=RING {
@@ -421,12 +476,19 @@ mod tests {
 
     #[test]
     fn what_is_told_is_heard_once_and_in_order() {
-        let (mut outbox, mut ring, mut member) = (Outbox::default(), vec![Vec::new(); RING as usize], Member::new(1));
+        let (mut outbox, mut ring, mut member) = (
+            Outbox::default(),
+            vec![Vec::new(); RING as usize],
+            Member::new(1),
+        );
         let first = told(What::Recorded, &[1, 2, 3]);
         let second = told(What::Withdrawn, &[3]);
         tell(&mut outbox, &mut ring, &first);
         tell(&mut outbox, &mut ring, &second);
-        assert_eq!(listen(&mut member, &outbox, &ring, 100), (vec![first.clone(), second], 0));
+        assert_eq!(
+            listen(&mut member, &outbox, &ring, 100),
+            (vec![first.clone(), second], 0)
+        );
         assert_eq!(listen(&mut member, &outbox, &ring, 100), (vec![], 0));
         tell(&mut outbox, &mut ring, &first);
         assert_eq!(listen(&mut member, &outbox, &ring, 100), (vec![first], 0));
@@ -434,8 +496,14 @@ mod tests {
 
     #[test]
     fn a_budget_spreads_the_work_and_loses_nothing() {
-        let (mut outbox, mut ring, mut member) = (Outbox::default(), vec![Vec::new(); RING as usize], Member::new(1));
-        let entries: Vec<_> = (0..500u64).map(|n| told(What::Recorded, &[n, n + 1, n + 2])).collect();
+        let (mut outbox, mut ring, mut member) = (
+            Outbox::default(),
+            vec![Vec::new(); RING as usize],
+            Member::new(1),
+        );
+        let entries: Vec<_> = (0..500u64)
+            .map(|n| told(What::Recorded, &[n, n + 1, n + 2]))
+            .collect();
         let mut heard = Vec::new();
         for entry in &entries {
             tell(&mut outbox, &mut ring, entry);
@@ -449,7 +517,11 @@ mod tests {
 
     #[test]
     fn a_reader_that_is_too_slow_counts_what_it_missed_and_goes_on() {
-        let (mut outbox, mut ring, mut member) = (Outbox::default(), vec![Vec::new(); RING as usize], Member::new(1));
+        let (mut outbox, mut ring, mut member) = (
+            Outbox::default(),
+            vec![Vec::new(); RING as usize],
+            Member::new(1),
+        );
         tell(&mut outbox, &mut ring, &told(What::Recorded, &[0]));
         listen(&mut member, &outbox, &ring, 100);
         let blocks: Vec<u64> = (0..100).collect();
@@ -468,9 +540,22 @@ mod tests {
         let mut outbox = Outbox::default();
         outbox.tell(What::Recorded, 7, &[1, 2, 3]);
         let (_, segment) = outbox.segment(1).unwrap();
-        let head = outbox.head(1, [Count { name_hash: 7, inflight: 1, ..Count::default() }].into_iter(), Millis(1));
+        let head = outbox.head(
+            1,
+            [Count {
+                name_hash: 7,
+                inflight: 1,
+                ..Count::default()
+            }]
+            .into_iter(),
+            Millis(1),
+        );
         for _ in 0..20_000 {
-            let mut bytes = if rng.bool() { segment.clone() } else { head.clone() };
+            let mut bytes = if rng.bool() {
+                segment.clone()
+            } else {
+                head.clone()
+            };
             for _ in 0..rng.usize(0..4) {
                 let at = rng.usize(..bytes.len());
                 bytes[at] = rng.u8(..);
@@ -491,9 +576,15 @@ mod tests {
             assert_eq!(members::join(&value, vm, |_| false), None);
         }
         let vms: Vec<_> = members::read(&value).collect();
-        assert_eq!((vms.len(), vms.first(), vms.last()), (MAX_MEMBERS, Some(&44), Some(&299)));
+        assert_eq!(
+            (vms.len(), vms.first(), vms.last()),
+            (MAX_MEMBERS, Some(&44), Some(&299))
+        );
         let value = members::join(&value, 299, |vm| vm < 290).unwrap();
-        assert_eq!(members::read(&value).collect::<Vec<_>>(), (290..300).collect::<Vec<_>>());
+        assert_eq!(
+            members::read(&value).collect::<Vec<_>>(),
+            (290..300).collect::<Vec<_>>()
+        );
     }
 
     #[test]

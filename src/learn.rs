@@ -34,7 +34,10 @@ pub struct BytesPerToken {
 
 impl Default for BytesPerToken {
     fn default() -> Self {
-        Self { models: LruCache::new(MODELS), overall: DEFAULT_BYTES_PER_TOKEN }
+        Self {
+            models: LruCache::new(MODELS),
+            overall: DEFAULT_BYTES_PER_TOKEN,
+        }
     }
 }
 
@@ -145,7 +148,10 @@ pub enum Verdict {
 
 impl Default for Trust {
     fn default() -> Self {
-        Self { factor: 1.0, blanks: 0 }
+        Self {
+            factor: 1.0,
+            blanks: 0,
+        }
     }
 }
 
@@ -157,7 +163,12 @@ impl Trust {
     }
 
     /// An engine told how much of a prompt it had cached.
-    pub fn compare(&mut self, predicted_tokens: f64, delivered_tokens: f64, block_tokens: f64) -> Verdict {
+    pub fn compare(
+        &mut self,
+        predicted_tokens: f64,
+        delivered_tokens: f64,
+        block_tokens: f64,
+    ) -> Verdict {
         if predicted_tokens < MIN_PREDICTED_TOKENS.max(2.0 * block_tokens) {
             return Verdict::Fits;
         }
@@ -167,7 +178,11 @@ impl Trust {
             return Verdict::Fits;
         }
         self.factor = (self.factor * TRUST_LOST).max(TRUST_MIN);
-        self.blanks = if delivered_tokens < predicted_tokens * 0.25 { self.blanks.saturating_add(1) } else { 0 };
+        self.blanks = if delivered_tokens < predicted_tokens * 0.25 {
+            self.blanks.saturating_add(1)
+        } else {
+            0
+        };
         if self.blanks < BLANKS {
             return Verdict::Short;
         }
@@ -181,7 +196,11 @@ fn smooth(known: &mut f64, seen: f64, alpha: f64) {
 }
 
 fn clamp(value: f64, bounds: &core::ops::RangeInclusive<f64>) -> f64 {
-    if value.is_nan() { *bounds.start() } else { value.clamp(*bounds.start(), *bounds.end()) }
+    if value.is_nan() {
+        *bounds.start()
+    } else {
+        value.clamp(*bounds.start(), *bounds.end())
+    }
 }
 
 #[cfg(test)]
@@ -195,7 +214,10 @@ mod tests {
         learned.observe(7, 300, 100);
         assert_eq!(learned.of(7), 3.0);
         learned.observe(7, 100_000, 100);
-        assert!((learned.of(7) - 5.9).abs() < 1e-9, "bounded at 32 bytes a token, a tenth of the way");
+        assert!(
+            (learned.of(7) - 5.9).abs() < 1e-9,
+            "bounded at 32 bytes a token, a tenth of the way"
+        );
         assert!(learned.of(8) < DEFAULT_BYTES_PER_TOKEN + 3.0);
         learned.observe(9, 1, 10);
         assert_eq!(learned.of(9), learned.overall(), "too short to say");
@@ -235,7 +257,11 @@ mod tests {
             trust.compare(1000.0, 500.0, 16.0);
         }
         assert_eq!(trust.factor(), TRUST_MIN);
-        assert_eq!(trust.compare(100.0, 0.0, 16.0), Verdict::Fits, "too small to prove anything");
+        assert_eq!(
+            trust.compare(100.0, 0.0, 16.0),
+            Verdict::Fits,
+            "too small to prove anything"
+        );
     }
 
     #[test]

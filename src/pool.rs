@@ -135,7 +135,9 @@ impl Pool {
     ) {
         self.table.begin_listing();
         for entry in entries {
-            let Some((slot, is_new)) = self.table.list(entry.address, entry.health) else { continue };
+            let Some((slot, is_new)) = self.table.list(entry.address, entry.health) else {
+                continue;
+            };
             if is_new {
                 self.fit(slot, config);
             }
@@ -163,7 +165,9 @@ impl Pool {
         }
         self.named.clear();
         for address in addresses {
-            let Some((slot, is_new)) = self.table.list(address, Health::Healthy) else { continue };
+            let Some((slot, is_new)) = self.table.list(address, Health::Healthy) else {
+                continue;
+            };
             self.named.push(slot);
             if is_new {
                 self.fit(slot, config);
@@ -178,8 +182,18 @@ impl Pool {
         endpoint.load_at.map(|_| endpoint.text_print)
     }
 
-    fn read(&mut self, slot: Slot, load: Load, at: Millis, print: u64, config: &Config, telemetry: &mut Telemetry) {
-        let Some(endpoint) = self.table.get_mut(slot) else { return };
+    fn read(
+        &mut self,
+        slot: Slot,
+        load: Load,
+        at: Millis,
+        print: u64,
+        config: &Config,
+        telemetry: &mut Telemetry,
+    ) {
+        let Some(endpoint) = self.table.get_mut(slot) else {
+            return;
+        };
         endpoint.text_print = print;
         match endpoint.read(load, at) {
             Reading::Same => {}
@@ -194,8 +208,11 @@ impl Pool {
 
     /// Sets the index's bound for an endpoint from its cache size and our trust.
     fn fit(&mut self, slot: Slot, config: &Config) {
-        let Some(endpoint) = self.table.get(slot) else { return };
-        let believed = u64::from(endpoint.load.block_tokens.unwrap_or(1)).saturating_mul(config.index.max_engine_blocks);
+        let Some(endpoint) = self.table.get(slot) else {
+            return;
+        };
+        let believed = u64::from(endpoint.load.block_tokens.unwrap_or(1))
+            .saturating_mul(config.index.max_engine_blocks);
         let tokens = match endpoint.load.capacity_tokens {
             Some(tokens) => tokens.min(believed),
             None => config.index.default_capacity_tokens,
@@ -234,7 +251,11 @@ impl Pool {
             .ok_or(Fallback::NoneEligible)?;
         let winner = *self.ranked.winner().ok_or(Fallback::NoneEligible)?;
         let miss = (ask.prompt_tokens - winner.matched_tokens).max(0.0);
-        let weight = if self.mean_miss_tokens > 0.0 { MISS_ALPHA } else { 1.0 };
+        let weight = if self.mean_miss_tokens > 0.0 {
+            MISS_ALPHA
+        } else {
+            1.0
+        };
         self.mean_miss_tokens += weight * (miss - self.mean_miss_tokens);
         let mut sent = Sent {
             slot: winner.slot,
@@ -254,8 +275,19 @@ impl Pool {
             is_alone: true,
             told_from: 0,
         };
-        self.send(&mut sent, winner.slot, RecordState::Tentative, config, telemetry, now);
-        if let Some(at) = self.table.get(sent.slot).and_then(|endpoint| endpoint.load_at) {
+        self.send(
+            &mut sent,
+            winner.slot,
+            RecordState::Tentative,
+            config,
+            telemetry,
+            now,
+        );
+        if let Some(at) = self
+            .table
+            .get(sent.slot)
+            .and_then(|endpoint| endpoint.load_at)
+        {
             telemetry.observe(Histogram::SnapshotAgeMs, now.since(at));
         }
         Ok(sent)
@@ -270,7 +302,11 @@ impl Pool {
             head_tokens: to_f64(prompt.head_bytes) / per_token,
             conversation,
             later_turn: prompt.later_turn || question.session.is_some(),
-            sticky: if strict { home(conversation, &self.candidates) } else { None },
+            sticky: if strict {
+                home(conversation, &self.candidates)
+            } else {
+                None
+            },
             mean_miss_tokens: self.mean_miss_tokens,
         }
     }
@@ -278,7 +314,10 @@ impl Pool {
     fn matched_tokens(&self, slot: Slot, prompt: &Prompt, per_token: f64) -> f64 {
         match self.depths.of(slot) {
             0 => 0.0,
-            depth => to_f64(prompt.matched_bytes(usize::try_from(depth).unwrap_or(usize::MAX))) / per_token,
+            depth => {
+                to_f64(prompt.matched_bytes(usize::try_from(depth).unwrap_or(usize::MAX)))
+                    / per_token
+            }
         }
     }
 
@@ -290,7 +329,9 @@ impl Pool {
             let standing = Standing {
                 healthy: endpoint.health != Health::Unhealthy,
                 draining: endpoint.health == Health::Draining,
-                in_subset: question.subset.is_none_or(|subset| subset.contains(&&*endpoint.address))
+                in_subset: question
+                    .subset
+                    .is_none_or(|subset| subset.contains(&&*endpoint.address))
                     && (self.named_at.is_none() || self.named.contains(&slot)),
                 serves_model: None,
                 cooling_until: endpoint.cooldown.until(),
@@ -311,9 +352,14 @@ impl Pool {
         let hash = adapter_hash(model.as_bytes());
         let names = |endpoint: &Endpoint| {
             let adapters = endpoint.load.adapters.as_ref();
-            adapters.is_some_and(|adapters| adapters.running.contains(&hash) || adapters.waiting.contains(&hash))
+            adapters.is_some_and(|adapters| {
+                adapters.running.contains(&hash) || adapters.waiting.contains(&hash)
+            })
         };
-        self.table.iter().any(|(_, endpoint)| names(endpoint)).then_some(hash)
+        self.table
+            .iter()
+            .any(|(_, endpoint)| names(endpoint))
+            .then_some(hash)
     }
 
     /// Counts and records a request at an endpoint.
@@ -326,14 +372,21 @@ impl Pool {
         telemetry: &mut Telemetry,
         now: Millis,
     ) {
-        let Some(endpoint) = self.table.get_mut(slot) else { return };
+        let Some(endpoint) = self.table.get_mut(slot) else {
+            return;
+        };
         let rate = endpoint.prefill_rate();
         let miss = (sent.prompt_tokens - sent.matched_tokens).max(1.0);
         sent.slot = slot;
         sent.computing_ms = sent.ttft_ms.map(|ttft_ms| ttft_ms - endpoint.queueing.ms());
         endpoint.cooldown.picked(now, &config.pick);
         sent.is_alone = endpoint.is_ours_alone(now);
-        sent.ticket = Some(endpoint.own.send(to_u32(miss), sent.streams, self.ranked.cold(), rate, now));
+        sent.ticket =
+            Some(
+                endpoint
+                    .own
+                    .send(to_u32(miss), sent.streams, self.ranked.cold(), rate, now),
+            );
         endpoint.sent_more();
         sent.tentative = state == RecordState::Tentative;
         let recorded = self.index.record(&sent.blocks, slot, state, now);
@@ -342,7 +395,11 @@ impl Pool {
         // From the last block that the others know: it is touched there, and the new ones go behind it.
         let from = sent.told_from.saturating_sub(1);
         if sent.told_from < sent.blocks.len() {
-            self.exchange.tell(What::Recorded, endpoint.name_hash, sent.blocks.get(from..).unwrap_or_default());
+            self.exchange.tell(
+                What::Recorded,
+                endpoint.name_hash,
+                sent.blocks.get(from..).unwrap_or_default(),
+            );
         } else {
             self.exchange.touch();
         }
@@ -353,7 +410,9 @@ impl Pool {
     pub fn ranking(&self) -> String {
         let mut list = String::new();
         for entry in self.ranked.entries() {
-            let Some(endpoint) = self.table.get(entry.slot) else { continue };
+            let Some(endpoint) = self.table.get(entry.slot) else {
+                continue;
+            };
             if !list.is_empty() {
                 list.push(',');
             }
@@ -366,7 +425,8 @@ impl Pool {
     #[must_use]
     pub fn costs(&self) -> Vec<(&str, f64)> {
         let best = self.ranked.entries().iter().take(3);
-        best.filter_map(|entry| Some((&*self.table.get(entry.slot)?.address, entry.cost))).collect()
+        best.filter_map(|entry| Some((&*self.table.get(entry.slot)?.address, entry.cost)))
+            .collect()
     }
 }
 
@@ -409,13 +469,21 @@ impl Pool {
         if elsewhere {
             telemetry.add(Counter::ServedElsewhere, 1);
             let tried_first = served.attempts.is_some_and(|attempts| attempts > 1);
-            let ending = if tried_first { Ending::Failed } else { Ending::Unknown };
+            let ending = if tried_first {
+                Ending::Failed
+            } else {
+                Ending::Unknown
+            };
             self.withdraw(sent, telemetry);
             self.release(sent, ending, config, telemetry, now);
             if let Some(slot) = served.by.and_then(|by| self.table.slot_of(by)) {
                 sent.matched_tokens = 0.0;
                 sent.ttft_ms = None;
-                let state = if is_answer { RecordState::Confirmed } else { RecordState::Tentative };
+                let state = if is_answer {
+                    RecordState::Confirmed
+                } else {
+                    RecordState::Tentative
+                };
                 self.send(sent, slot, state, config, telemetry, now);
             }
         }
@@ -429,7 +497,9 @@ impl Pool {
 
     /// An engine told its load in a response: what it says replaces what was known, the rest stays.
     pub fn told_load(&mut self, sent: &Sent, told: &Load, now: Millis) {
-        let Some(endpoint) = self.table.get_mut(sent.slot) else { return };
+        let Some(endpoint) = self.table.get_mut(sent.slot) else {
+            return;
+        };
         let mut load = endpoint.load.clone();
         load.waiting = told.waiting.or(load.waiting);
         load.running = told.running.or(load.running);
@@ -439,9 +509,15 @@ impl Pool {
 
     /// The first chunk of a streamed answer.
     pub fn first_token(&mut self, sent: &mut Sent, telemetry: &mut Telemetry, now: Millis) {
-        let Some(endpoint) = self.table.get_mut(sent.slot) else { return };
-        let Some(ticket) = &mut sent.ticket else { return };
-        let Some(prefilled) = endpoint.own.first_token(ticket, now) else { return };
+        let Some(endpoint) = self.table.get_mut(sent.slot) else {
+            return;
+        };
+        let Some(ticket) = &mut sent.ticket else {
+            return;
+        };
+        let Some(prefilled) = endpoint.own.first_token(ticket, now) else {
+            return;
+        };
         self.exchange.touch();
         let ttft_ms = now.since(sent.at);
         if sent.is_alone {
@@ -466,16 +542,29 @@ impl Pool {
         telemetry: &mut Telemetry,
         now: Millis,
     ) {
-        let Some(prompt_tokens) = prompt_tokens else { return };
-        self.bytes_per_token.observe(sent.model, sent.prompt_bytes, prompt_tokens);
-        let Some(cached_tokens) = cached_tokens else { return };
+        let Some(prompt_tokens) = prompt_tokens else {
+            return;
+        };
+        self.bytes_per_token
+            .observe(sent.model, sent.prompt_bytes, prompt_tokens);
+        let Some(cached_tokens) = cached_tokens else {
+            return;
+        };
         telemetry.add(Counter::ReportedPromptTokens, u64::from(prompt_tokens));
-        telemetry.add(Counter::DeliveredHitTokens, u64::from(cached_tokens.min(prompt_tokens)));
-        let Some(endpoint) = self.table.get_mut(sent.slot) else { return };
+        telemetry.add(
+            Counter::DeliveredHitTokens,
+            u64::from(cached_tokens.min(prompt_tokens)),
+        );
+        let Some(endpoint) = self.table.get_mut(sent.slot) else {
+            return;
+        };
         let share = |tokens: f64, of: f64| if of > 0.0 { tokens / of } else { 0.0 };
         let predicted = share(sent.matched_tokens, sent.prompt_tokens) * f64::from(prompt_tokens);
         let block_tokens = endpoint.load.block_tokens.map_or(64.0, f64::from);
-        match endpoint.trust.compare(predicted, f64::from(cached_tokens), block_tokens) {
+        match endpoint
+            .trust
+            .compare(predicted, f64::from(cached_tokens), block_tokens)
+        {
             Verdict::Fits => {}
             Verdict::Short => telemetry.add(Counter::Shortfalls, 1),
             Verdict::Emptied => {
@@ -484,7 +573,8 @@ impl Pool {
                 self.exchange.tell(What::Emptied, endpoint.name_hash, &[]);
                 self.index.clear(sent.slot);
                 self.fit(sent.slot, config);
-                self.index.record(&sent.blocks, sent.slot, RecordState::Confirmed, now);
+                self.index
+                    .record(&sent.blocks, sent.slot, RecordState::Confirmed, now);
                 return;
             }
         }
@@ -492,7 +582,14 @@ impl Pool {
     }
 
     /// The request is over.
-    pub fn finish(&mut self, mut sent: Sent, ending: Ending, config: &Config, telemetry: &mut Telemetry, now: Millis) {
+    pub fn finish(
+        &mut self,
+        mut sent: Sent,
+        ending: Ending,
+        config: &Config,
+        telemetry: &mut Telemetry,
+        now: Millis,
+    ) {
         if sent.tentative {
             self.withdraw(&mut sent, telemetry);
         }
@@ -503,8 +600,11 @@ impl Pool {
         if core::mem::take(&mut sent.tentative) {
             self.index.withdraw(&sent.blocks, sent.slot);
             telemetry.add(Counter::Withdrawn, 1);
-            if let (Some(endpoint), Some(told)) = (self.table.get(sent.slot), sent.blocks.get(sent.told_from..)) {
-                self.exchange.tell(What::Withdrawn, endpoint.name_hash, told);
+            if let (Some(endpoint), Some(told)) =
+                (self.table.get(sent.slot), sent.blocks.get(sent.told_from..))
+            {
+                self.exchange
+                    .tell(What::Withdrawn, endpoint.name_hash, told);
             }
         }
     }
@@ -518,8 +618,12 @@ impl Pool {
         now: Millis,
     ) {
         const FAILURE_ALPHA: f64 = 0.3;
-        let Some(ticket) = sent.ticket.take() else { return };
-        let Some(endpoint) = self.table.get_mut(sent.slot) else { return };
+        let Some(ticket) = sent.ticket.take() else {
+            return;
+        };
+        let Some(endpoint) = self.table.get_mut(sent.slot) else {
+            return;
+        };
         let rate = endpoint.prefill_rate();
         let alpha = match &config.pick.profile {
             crate::config::Profile::Weighted(weights) => weights.failure_ewma_alpha,
@@ -571,7 +675,9 @@ impl Pool {
 
     /// Takes in another worker's head, unless it is the one seen last; `false` when it says nothing.
     pub fn hear_head(&mut self, vm: u64, version: u32, bytes: &[u8]) -> bool {
-        let Some(member) = self.exchange.member(vm) else { return false };
+        let Some(member) = self.exchange.member(vm) else {
+            return false;
+        };
         if member.version == Some(version) {
             return true;
         }
@@ -581,11 +687,22 @@ impl Pool {
 
     /// Folds in a segment of another worker's log, up to `budget` blocks. `false` when there is no more to
     /// read for now.
-    pub fn hear_segment(&mut self, vm: u64, bytes: &[u8], budget: &mut usize, telemetry: &mut Telemetry, now: Millis) -> bool {
+    pub fn hear_segment(
+        &mut self,
+        vm: u64,
+        bytes: &[u8],
+        budget: &mut usize,
+        telemetry: &mut Telemetry,
+        now: Millis,
+    ) -> bool {
         let (table, index) = (&mut self.table, &mut self.index);
-        let Some(member) = self.exchange.member(vm) else { return false };
+        let Some(member) = self.exchange.member(vm) else {
+            return false;
+        };
         let heard = member.read_segment(bytes, budget, |told| {
-            let Some(slot) = table.slot_of_name(told.name_hash) else { return };
+            let Some(slot) = table.slot_of_name(told.name_hash) else {
+                return;
+            };
             match told.what {
                 What::Recorded => {
                     let recorded = index.record(&told.blocks, slot, RecordState::Confirmed, now);
@@ -602,7 +719,12 @@ impl Pool {
     /// Sums up what the workers that are not silent have in flight.
     pub fn sum_others(&mut self, now: Millis) {
         self.table.clear_others();
-        for member in self.exchange.members.iter().filter(|member| member.is_alive(now)) {
+        for member in self
+            .exchange
+            .members
+            .iter()
+            .filter(|member| member.is_alive(now))
+        {
             add(&mut self.table, member);
         }
     }
@@ -611,15 +733,20 @@ impl Pool {
 /// Adds what another worker has in flight to the endpoints'.
 fn add(table: &mut Table, member: &Member) {
     for count in &member.counts {
-        let Some(slot) = table.slot_of_name(count.name_hash) else { continue };
-        let Some(endpoint) = table.get_mut(slot) else { continue };
+        let Some(slot) = table.slot_of_name(count.name_hash) else {
+            continue;
+        };
+        let Some(endpoint) = table.get_mut(slot) else {
+            continue;
+        };
         let others = &mut endpoint.others;
         others.inflight = others.inflight.saturating_add(count.inflight);
         others.awaiting_first = others.awaiting_first.saturating_add(count.awaiting_first);
         others.cold_recent += f64::from(count.cold_milli) / 1000.0;
         others.ahead = others.ahead.and(Ahead {
             tokens: f64::from(count.prefill_tokens),
-            oldest: (count.oldest_at != Millis(0)).then_some((count.oldest_at, count.oldest_tokens)),
+            oldest: (count.oldest_at != Millis(0))
+                .then_some((count.oldest_at, count.oldest_tokens)),
             first_token_at: count.first_token_at,
         });
         endpoint.sent_more();
@@ -628,13 +755,17 @@ fn add(table: &mut Table, member: &Member) {
 
 /// The candidate with the highest rendezvous hash of a conversation.
 fn home(conversation: u64, candidates: &[Candidate]) -> Option<Slot> {
-    let best = candidates.iter().max_by_key(|c| crate::pick::rendezvous::weight(conversation, c.name_hash))?;
+    let best = candidates
+        .iter()
+        .max_by_key(|c| crate::pick::rendezvous::weight(conversation, c.name_hash))?;
     Some(best.slot)
 }
 
 /// Where an adapter stands at an endpoint.
 fn place(adapter: Option<u64>, load: &Load) -> Adapter {
-    let (Some(hash), Some(adapters)) = (adapter, &load.adapters) else { return Adapter::Unknown };
+    let (Some(hash), Some(adapters)) = (adapter, &load.adapters) else {
+        return Adapter::Unknown;
+    };
     if adapters.running.contains(&hash) {
         return Adapter::Active;
     }
@@ -662,7 +793,9 @@ fn signals(endpoint: &Endpoint, adapter: Option<u64>, config: &Config, now: Mill
         prefill_tokens: endpoint.prefill_tokens(now),
         unseen_tokens: endpoint.unseen_tokens(now),
         awaiting_first: endpoint.awaiting_first(),
-        streams: own.streams().saturating_add(others.inflight.saturating_sub(others.awaiting_first)),
+        streams: own
+            .streams()
+            .saturating_add(others.inflight.saturating_sub(others.awaiting_first)),
         failure: own.failure(now),
         adapter: place(adapter, load),
         outer_hit_share: endpoint.outer_hit_share,

@@ -106,7 +106,11 @@ impl Session {
         self.cluster = cluster.into();
         match start(engine, head) {
             Ok((api, reading)) => {
-                self.shape = Some(if api == Api::Generate { Shape::MetaInfo } else { Shape::Usage });
+                self.shape = Some(if api == Api::Generate {
+                    Shape::MetaInfo
+                } else {
+                    Shape::Usage
+                });
                 self.state = State::Reading(Box::new(reading));
                 Step::Hold
             }
@@ -131,14 +135,18 @@ impl Session {
 
     /// More of the body. `false` when no more of it is wanted.
     pub fn body(&mut self, chunk: &[u8]) -> bool {
-        let State::Reading(reading) = &mut self.state else { return false };
+        let State::Reading(reading) = &mut self.state else {
+            return false;
+        };
         reading.received = reading.received.saturating_add(chunk.len() as u64);
         reading.reader.feed(chunk) == Feed::More
     }
 
     /// The body is complete, or no more of it is wanted (`end` says which): decide.
     pub fn decide(&mut self, engine: &mut Engine, end: BodyEnd, now: Millis) -> Step {
-        let State::Reading(reading) = mem::take(&mut self.state) else { return Step::Pass };
+        let State::Reading(reading) = mem::take(&mut self.state) else {
+            return Step::Pass;
+        };
         match self.choose(engine, *reading, end, now) {
             Ok(step) => step,
             Err(reason) => self.pass(engine, reason),
@@ -152,15 +160,24 @@ impl Session {
         end: BodyEnd,
         now: Millis,
     ) -> Result<Step, Fallback> {
-        let is_short = reading.content_length.is_some_and(|length| reading.received < length);
+        let is_short = reading
+            .content_length
+            .is_some_and(|length| reading.received < length);
         if end == BodyEnd::Complete && is_short {
             return Err(Fallback::Truncated);
         }
-        let seed = Seed { isolation: reading.isolation.as_deref(), model_override: None };
-        let mut prompt = reading.reader.finish(seed, end).map_err(|unreadable| match unreadable {
-            Unreadable::Malformed => Fallback::Malformed,
-            Unreadable::NoPrompt => Fallback::NoPrompt,
-        })?;
+        let seed = Seed {
+            isolation: reading.isolation.as_deref(),
+            model_override: None,
+        };
+        let mut prompt =
+            reading
+                .reader
+                .finish(seed, end)
+                .map_err(|unreadable| match unreadable {
+                    Unreadable::Malformed => Fallback::Malformed,
+                    Unreadable::NoPrompt => Fallback::NoPrompt,
+                })?;
         let blocks = mem::take(&mut prompt.blocks);
         let Some((pool, config, telemetry, rng)) = engine.pool(&self.cluster) else {
             return Err(Fallback::NoEndpoints);
@@ -170,7 +187,11 @@ impl Session {
         }
         let subset: Option<Vec<&str>> = reading.subset.as_deref().map(addresses_in);
         if matches!(config.endpoints, EndpointSource::Header(_)) {
-            let named = reading.candidates.as_deref().map(addresses_in).unwrap_or_default();
+            let named = reading
+                .candidates
+                .as_deref()
+                .map(addresses_in)
+                .unwrap_or_default();
             pool.name(&named, config, now);
         }
         let question = Question {
@@ -218,9 +239,19 @@ impl Session {
     }
 
     /// Response headers came.
-    pub fn response_head(&mut self, engine: &mut Engine, served: &Served<'_>, event_stream: bool, now: Millis) {
-        let State::Sent(sent, usage) = &mut self.state else { return };
-        let Some((pool, config, telemetry, _)) = engine.pool(&self.cluster) else { return };
+    pub fn response_head(
+        &mut self,
+        engine: &mut Engine,
+        served: &Served<'_>,
+        event_stream: bool,
+        now: Millis,
+    ) {
+        let State::Sent(sent, usage) = &mut self.state else {
+            return;
+        };
+        let Some((pool, config, telemetry, _)) = engine.pool(&self.cluster) else {
+            return;
+        };
         pool.served(sent, served, config, telemetry, now);
         if (200..300).contains(&served.status) {
             let shape = self.shape.unwrap_or(Shape::Usage);
@@ -228,13 +259,19 @@ impl Session {
             return;
         }
         // An error answer has no first token, and its end says nothing new.
-        let ending = if served.status >= 500 { Ending::Failed } else { Ending::Served };
+        let ending = if served.status >= 500 {
+            Ending::Failed
+        } else {
+            Ending::Served
+        };
         self.end(engine, ending, now);
     }
 
     /// The engine told its load in the response's headers.
     pub fn response_load(&mut self, engine: &mut Engine, load: &Load, now: Millis) {
-        let State::Sent(sent, _) = &self.state else { return };
+        let State::Sent(sent, _) = &self.state else {
+            return;
+        };
         if let Some((pool, ..)) = engine.pool(&self.cluster) {
             pool.told_load(sent, load, now);
         }
@@ -242,8 +279,12 @@ impl Session {
 
     /// A chunk of the response's body; looked at, never held.
     pub fn response_body(&mut self, engine: &mut Engine, chunk: &[u8], end: bool, now: Millis) {
-        let State::Sent(sent, usage) = &mut self.state else { return };
-        let Some((pool, config, telemetry, _)) = engine.pool(&self.cluster) else { return };
+        let State::Sent(sent, usage) = &mut self.state else {
+            return;
+        };
+        let Some((pool, config, telemetry, _)) = engine.pool(&self.cluster) else {
+            return;
+        };
         if !chunk.is_empty() {
             pool.first_token(sent, telemetry, now);
         }
@@ -251,7 +292,14 @@ impl Session {
         scan.push(chunk);
         if end {
             let told = scan.usage();
-            pool.usage(sent, told.prompt_tokens, told.cached_tokens, config, telemetry, now);
+            pool.usage(
+                sent,
+                told.prompt_tokens,
+                told.cached_tokens,
+                config,
+                telemetry,
+                now,
+            );
             self.end(engine, Ending::Served, now);
         }
     }
@@ -304,12 +352,20 @@ fn start(engine: &Engine, head: &Head<'_>) -> Result<(Api, Reading), Fallback> {
 }
 
 fn addresses_in(list: &str) -> Vec<&str> {
-    list.split(',').map(str::trim).filter(|address| !address.is_empty()).take(MAX_SUBSET).collect()
+    list.split(',')
+        .map(str::trim)
+        .filter(|address| !address.is_empty())
+        .take(MAX_SUBSET)
+        .collect()
 }
 
 /// A value to tell prompts apart by: itself, or its hash where it is very long.
 fn bounded(value: &[u8]) -> Vec<u8> {
-    if value.len() <= 256 { value.to_vec() } else { xxhash_rust::xxh3::xxh3_128(value).to_le_bytes().to_vec() }
+    if value.len() <= 256 {
+        value.to_vec()
+    } else {
+        xxhash_rust::xxh3::xxh3_128(value).to_le_bytes().to_vec()
+    }
 }
 
 fn whole(tokens: f64) -> u64 {

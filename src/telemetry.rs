@@ -85,15 +85,23 @@ impl Counter {
         let decisions = Branch::ALL.into_iter().map(Self::Decision);
         let fallbacks = Fallback::ALL.into_iter().map(Self::Fallback);
         let cuts = Cut::ALL.into_iter().map(Self::Cut);
-        PLAIN.into_iter().chain(decisions).chain(fallbacks).chain(cuts)
+        PLAIN
+            .into_iter()
+            .chain(decisions)
+            .chain(fallbacks)
+            .chain(cuts)
     }
 
     /// The counter's name as the gateway gets it.
     #[must_use]
     pub fn name(self) -> String {
         let plain = match self {
-            Self::Decision(branch) => return format!("warmroute_decision_total.branch.{}", branch.name()),
-            Self::Fallback(reason) => return format!("warmroute_fallback_total.reason.{}", reason.name()),
+            Self::Decision(branch) => {
+                return format!("warmroute_decision_total.branch.{}", branch.name());
+            }
+            Self::Fallback(reason) => {
+                return format!("warmroute_fallback_total.reason.{}", reason.name());
+            }
             Self::Cut(cut) => return format!("warmroute_prompt_cut_total.budget.{}", cut.name()),
             Self::Requests => "warmroute_request_total",
             Self::PromptTokens => "warmroute_prompt_tokens_total",
@@ -146,8 +154,13 @@ pub enum Gauge {
 
 impl Gauge {
     /// All gauges, in the order of their places.
-    pub const ALL: [Self; 5] =
-        [Self::Endpoints, Self::Inflight, Self::BacklogTokens, Self::IndexPairs, Self::IndexBytes];
+    pub const ALL: [Self; 5] = [
+        Self::Endpoints,
+        Self::Inflight,
+        Self::BacklogTokens,
+        Self::IndexPairs,
+        Self::IndexBytes,
+    ];
 
     /// The gauge's name as the gateway gets it.
     #[must_use]
@@ -177,7 +190,12 @@ pub enum Histogram {
 
 impl Histogram {
     /// All histograms, in the order of their places.
-    pub const ALL: [Self; 4] = [Self::DecisionUs, Self::TtftMs, Self::PredictedTtftMs, Self::SnapshotAgeMs];
+    pub const ALL: [Self; 4] = [
+        Self::DecisionUs,
+        Self::TtftMs,
+        Self::PredictedTtftMs,
+        Self::SnapshotAgeMs,
+    ];
 
     /// The histogram's name as the gateway gets it.
     #[must_use]
@@ -204,7 +222,11 @@ pub struct Telemetry {
 
 impl Default for Telemetry {
     fn default() -> Self {
-        Self { counts: [0; PLACES], observations: Vec::new(), changed: false }
+        Self {
+            counts: [0; PLACES],
+            observations: Vec::new(),
+            changed: false,
+        }
     }
 }
 
@@ -229,7 +251,11 @@ impl Telemetry {
     }
 
     /// Hands on every counter that grew, with its place and growth, and every observation; starts anew.
-    pub fn drain(&mut self, mut counted: impl FnMut(usize, u64), mut observed: impl FnMut(Histogram, u64)) {
+    pub fn drain(
+        &mut self,
+        mut counted: impl FnMut(usize, u64),
+        mut observed: impl FnMut(Histogram, u64),
+    ) {
         if !core::mem::take(&mut self.changed) {
             return;
         }
@@ -266,8 +292,14 @@ mod tests {
         telemetry.add(Counter::Fallback(Fallback::Malformed), 2);
         telemetry.observe(Histogram::TtftMs, 7);
         let (mut counted, mut observed) = (Vec::new(), Vec::new());
-        telemetry.drain(|at, by| counted.push((Counter::all().nth(at).unwrap().name(), by)), |h, v| observed.push((h, v)));
-        assert_eq!(counted, [("warmroute_fallback_total.reason.malformed".to_owned(), 2)]);
+        telemetry.drain(
+            |at, by| counted.push((Counter::all().nth(at).unwrap().name(), by)),
+            |h, v| observed.push((h, v)),
+        );
+        assert_eq!(
+            counted,
+            [("warmroute_fallback_total.reason.malformed".to_owned(), 2)]
+        );
         assert_eq!(observed, [(Histogram::TtftMs, 7)]);
         telemetry.drain(|_, _| panic!("nothing new"), |_, _| panic!("nothing new"));
     }

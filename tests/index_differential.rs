@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use warmroute::clock::Millis;
 use warmroute::config::IndexOptions;
 use warmroute::endpoints::Slot;
-use warmroute::prefix::{Depths, EXPIRED_PER_RECORD, LATELY_S, Index, RecordState, Recorded};
+use warmroute::prefix::{Depths, EXPIRED_PER_RECORD, Index, LATELY_S, RecordState, Recorded};
 use warmroute::request::BlockHash;
 
 /// What is compared: the index, the naive one, and broken ones.
@@ -225,7 +225,10 @@ impl Subject for Naive {
             if let Some(at) = self.place(own, hash) {
                 let old = self.lists[own].remove(at);
                 let is_repeated = place > 0 && blocks[place - 1] == hash;
-                if lately_used as usize == place && !is_repeated && self.latest_s - old.used_s < u64::from(LATELY_S) {
+                if lately_used as usize == place
+                    && !is_repeated
+                    && self.latest_s - old.used_s < u64::from(LATELY_S)
+                {
                     lately_used += 1;
                 }
                 if self.is_old(&old, self.latest_s) {

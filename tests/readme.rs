@@ -23,7 +23,10 @@ fn every_metric_is_in_the_readme() {
     let gauges = Gauge::ALL.map(|gauge| gauge.name().to_owned());
     let histograms = Histogram::ALL.map(|histogram| histogram.name().to_owned());
     for name in counters.chain(gauges).chain(histograms) {
-        assert!(readme.contains(&format!("`{name}`")), "README.md lacks `{name}`");
+        assert!(
+            readme.contains(&format!("`{name}`")),
+            "README.md lacks `{name}`"
+        );
     }
 }
 
@@ -31,10 +34,21 @@ fn every_metric_is_in_the_readme() {
 fn every_label_is_in_the_readme() {
     let readme = readme();
     for reason in Fallback::ALL {
-        assert!(readme.contains(&format!("| `{}` |", reason.name())), "README.md lacks {}", reason.name());
+        assert!(
+            readme.contains(&format!("| `{}` |", reason.name())),
+            "README.md lacks {}",
+            reason.name()
+        );
     }
-    for name in Branch::ALL.map(Branch::name).into_iter().chain(Cut::ALL.map(Cut::name)) {
-        assert!(readme.contains(&format!("`{name}`")), "README.md lacks {name}");
+    for name in Branch::ALL
+        .map(Branch::name)
+        .into_iter()
+        .chain(Cut::ALL.map(Cut::name))
+    {
+        assert!(
+            readme.contains(&format!("`{name}`")),
+            "README.md lacks {name}"
+        );
     }
 }
 
@@ -46,8 +60,16 @@ fn the_readme_names_no_metric_that_is_not_there() {
         .chain(Gauge::ALL.map(|gauge| gauge.name().to_owned()))
         .chain(Histogram::ALL.map(|histogram| histogram.name().to_owned()))
         .collect();
-    for word in readme.split('`').filter(|word| word.starts_with("warmroute_")) {
+    for word in readme
+        .split('`')
+        .filter(|word| word.starts_with("warmroute_"))
+    {
         let stem = word.split('.').next().unwrap_or(word);
-        assert!(known.iter().any(|name| name.split('.').next() == Some(stem)), "no such metric: {word}");
+        assert!(
+            known
+                .iter()
+                .any(|name| name.split('.').next() == Some(stem)),
+            "no such metric: {word}"
+        );
     }
 }

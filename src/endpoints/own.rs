@@ -130,19 +130,37 @@ impl Own {
     /// Fresh counts of an endpoint's `generation`: tickets of earlier generations no longer count.
     #[must_use]
     pub fn new(generation: u32) -> Self {
-        Self { generation, ..Self::default() }
+        Self {
+            generation,
+            ..Self::default()
+        }
     }
 
     /// Counts a request that is about to be sent.
-    pub fn send(&mut self, uncached_tokens: u32, streams: bool, cold: bool, rate: f64, now: Millis) -> Ticket {
+    pub fn send(
+        &mut self,
+        uncached_tokens: u32,
+        streams: bool,
+        cold: bool,
+        rate: f64,
+        now: Millis,
+    ) -> Ticket {
         self.drain(rate, now);
         self.inflight = self.inflight.saturating_add(1);
         self.awaiting_first = self.awaiting_first.saturating_add(1);
         if streams {
-            self.queue.push_back(Waiting { number: self.sent, tokens: uncached_tokens, at: now });
-            self.streamed_tokens = self.streamed_tokens.saturating_add(u64::from(uncached_tokens));
+            self.queue.push_back(Waiting {
+                number: self.sent,
+                tokens: uncached_tokens,
+                at: now,
+            });
+            self.streamed_tokens = self
+                .streamed_tokens
+                .saturating_add(u64::from(uncached_tokens));
         } else {
-            self.unstreamed_tokens = self.unstreamed_tokens.saturating_add(u64::from(uncached_tokens));
+            self.unstreamed_tokens = self
+                .unstreamed_tokens
+                .saturating_add(u64::from(uncached_tokens));
             self.undrained_tokens += f64::from(uncached_tokens);
         }
         if cold {
@@ -151,7 +169,13 @@ impl Own {
         }
         let number = self.sent;
         self.sent = self.sent.wrapping_add(1);
-        Ticket { generation: self.generation, number, uncached_tokens, streams, first_token_seen: false }
+        Ticket {
+            generation: self.generation,
+            number,
+            uncached_tokens,
+            streams,
+            first_token_seen: false,
+        }
     }
 
     /// The first token of a streaming answer arrived: its prefill is done. `None` when this is no news.
@@ -163,11 +187,21 @@ impl Own {
         let waited = self.prefill_done(ticket)?;
         let began = waited.at.max(self.first_token_at);
         self.first_token_at = now;
-        Some(Prefilled { tokens: waited.tokens, took_ms: now.since(began) })
+        Some(Prefilled {
+            tokens: waited.tokens,
+            took_ms: now.since(began),
+        })
     }
 
     /// The request is over. `false` when the ticket is of another generation.
-    pub fn release(&mut self, ticket: &Ticket, ending: Ending, alpha: f64, rate: f64, now: Millis) -> bool {
+    pub fn release(
+        &mut self,
+        ticket: &Ticket,
+        ending: Ending,
+        alpha: f64,
+        rate: f64,
+        now: Millis,
+    ) -> bool {
         if ticket.generation != self.generation {
             return false;
         }
@@ -195,7 +229,10 @@ impl Own {
         self.awaiting_first = self.awaiting_first.saturating_sub(1);
         if ticket.streams {
             self.streamed_tokens = self.streamed_tokens.saturating_sub(tokens);
-            let at = self.queue.iter().position(|waiting| waiting.number == ticket.number)?;
+            let at = self
+                .queue
+                .iter()
+                .position(|waiting| waiting.number == ticket.number)?;
             self.queue.remove(at)
         } else {
             self.unstreamed_tokens = self.unstreamed_tokens.saturating_sub(tokens);
@@ -230,7 +267,11 @@ impl Own {
     /// Share of recent requests that failed, 0..=1, smoothed.
     #[must_use]
     pub fn failure(&self, now: Millis) -> f64 {
-        halved(self.failure, now.since(self.failure_at), FAILURE_HALF_LIFE_MS)
+        halved(
+            self.failure,
+            now.since(self.failure_at),
+            FAILURE_HALF_LIFE_MS,
+        )
     }
 
     /// Cold prompts sent lately, each halved every minute.
@@ -251,7 +292,11 @@ impl Own {
 
 /// A value `age_ms` after it was set.
 fn halved(value: f64, age_ms: u64, half_life_ms: f64) -> f64 {
-    if value > 0.0 { value * (-to_f64(age_ms) / half_life_ms).exp2() } else { 0.0 }
+    if value > 0.0 {
+        value * (-to_f64(age_ms) / half_life_ms).exp2()
+    } else {
+        0.0
+    }
 }
 
 #[cfg(test)]
@@ -265,8 +310,18 @@ mod tests {
         let mut own = Own::new(1);
         let mut ticket = own.send(1000, true, false, RATE, Millis(0));
         assert_eq!((own.inflight, own.awaiting_first, own.streams()), (1, 1, 0));
-        assert_eq!(own.prefill_tokens(RATE, Millis(40)), 600.0, "the oldest is computed at the rate");
-        assert_eq!(own.first_token(&mut ticket, Millis(50)), Some(Prefilled { tokens: 1000, took_ms: 50 }));
+        assert_eq!(
+            own.prefill_tokens(RATE, Millis(40)),
+            600.0,
+            "the oldest is computed at the rate"
+        );
+        assert_eq!(
+            own.first_token(&mut ticket, Millis(50)),
+            Some(Prefilled {
+                tokens: 1000,
+                took_ms: 50
+            })
+        );
         assert_eq!(own.first_token(&mut ticket, Millis(60)), None);
         assert_eq!((own.inflight, own.awaiting_first, own.streams()), (1, 0, 1));
         assert_eq!(own.prefill_tokens(RATE, Millis(60)), 0.0);
@@ -281,7 +336,11 @@ mod tests {
         let second = own.send(500, true, false, RATE, Millis(0));
         assert_eq!(own.prefill_tokens(RATE, Millis(5000)), 500.0);
         own.first_token(&mut first, Millis(5000));
-        assert_eq!(own.prefill_tokens(RATE, Millis(5010)), 400.0, "from the first token before it on");
+        assert_eq!(
+            own.prefill_tokens(RATE, Millis(5010)),
+            400.0,
+            "from the first token before it on"
+        );
         own.release(&second, Ending::Unknown, 0.3, RATE, Millis(5020));
         assert_eq!(own.prefill_tokens(RATE, Millis(5020)), 0.0);
     }
@@ -294,7 +353,11 @@ mod tests {
         let second = own.send(500, false, false, RATE, Millis(40));
         assert_eq!(own.prefill_tokens(RATE, Millis(40)), 1100.0);
         own.release(&first, Ending::Served, 0.3, RATE, Millis(50));
-        assert_eq!(own.prefill_tokens(RATE, Millis(50)), 500.0, "only the second is left");
+        assert_eq!(
+            own.prefill_tokens(RATE, Millis(50)),
+            500.0,
+            "only the second is left"
+        );
         own.release(&second, Ending::Unknown, 0.3, RATE, Millis(51));
         assert_eq!(own.prefill_tokens(RATE, Millis(51)), 0.0);
     }

@@ -108,7 +108,9 @@ impl Endpoint {
     /// Prefill rate, learned or assumed, tokens per millisecond.
     #[must_use]
     pub fn prefill_rate(&self) -> f64 {
-        self.rate.tokens_per_ms().unwrap_or(DEFAULT_PREFILL_TOKENS_PER_MS)
+        self.rate
+            .tokens_per_ms()
+            .unwrap_or(DEFAULT_PREFILL_TOKENS_PER_MS)
     }
 
     /// Weight of the engine's last words: 1 new, 0 from `stale_after_ms` on.
@@ -124,13 +126,19 @@ impl Endpoint {
         let went_back = |before: Option<f64>, after: Option<f64>| matches!((before, after), (Some(b), Some(a)) if a < b);
         let reading = if went_back(self.load.prefix_queries, load.prefix_queries) {
             Reading::Restarted
-        } else if load.capacity_tokens.is_some() && self.load.capacity_tokens != load.capacity_tokens {
+        } else if load.capacity_tokens.is_some()
+            && self.load.capacity_tokens != load.capacity_tokens
+        {
             Reading::Resized
         } else {
             Reading::Same
         };
         self.learn_outer_tier(&load);
-        self.begun_tokens = if reading == Reading::Restarted { 0.0 } else { self.begun(&load, at) };
+        self.begun_tokens = if reading == Reading::Restarted {
+            0.0
+        } else {
+            self.begun(&load, at)
+        };
         self.load = load;
         self.load_at = Some(at);
         self.waiting_own = self.awaiting_peak.max(self.awaiting_first());
@@ -141,12 +149,18 @@ impl Endpoint {
     /// that it had cached, when it begins with it; what it began since the last reading bounds what it is at.
     fn begun(&self, load: &Load, at: Millis) -> f64 {
         let computed = |load: &Load| Some(load.prefix_queries? - load.prefix_hits?);
-        let (Some(before), Some(after), Some(since)) = (computed(&self.load), computed(load), self.load_at) else {
+        let (Some(before), Some(after), Some(since)) =
+            (computed(&self.load), computed(load), self.load_at)
+        else {
             return 0.0;
         };
         let left = self.begun_tokens - to_f64(at.since(since)) * self.prefill_rate();
         let new = after - before;
-        if new > 0.0 { (left + new).clamp(0.0, new) } else { left.max(0.0) }
+        if new > 0.0 {
+            (left + new).clamp(0.0, new)
+        } else {
+            left.max(0.0)
+        }
     }
 
     /// What the engine computes beyond what this gateway sent, as far as its counters tell, tokens.
@@ -161,13 +175,17 @@ impl Endpoint {
     #[must_use]
     pub fn is_ours_alone(&self, now: Millis) -> bool {
         let waiting = self.load.waiting.unwrap_or(0.0);
-        self.others.awaiting_first == 0 && f64::from(waiting) <= f64::from(self.waiting_own) && self.unseen_tokens(now) == 0.0
+        self.others.awaiting_first == 0
+            && f64::from(waiting) <= f64::from(self.waiting_own)
+            && self.unseen_tokens(now) == 0.0
     }
 
     /// Requests of this gateway, all workers, without a first token.
     #[must_use]
     pub fn awaiting_first(&self) -> u32 {
-        self.own.awaiting_first.saturating_add(self.others.awaiting_first)
+        self.own
+            .awaiting_first
+            .saturating_add(self.others.awaiting_first)
     }
 
     /// Notes that requests were sent.
@@ -184,14 +202,20 @@ impl Endpoint {
     #[must_use]
     pub fn prefill_tokens(&self, now: Millis) -> f64 {
         let rate = self.prefill_rate();
-        self.own.ahead(rate, now).and(self.others.ahead).left(rate, now)
+        self.own
+            .ahead(rate, now)
+            .and(self.others.ahead)
+            .left(rate, now)
     }
 
     /// The share of external look-ups that hit since the last reading, smoothed.
     fn learn_outer_tier(&mut self, load: &Load) {
         const ALPHA: f64 = 0.2;
         let grown = |before: Option<f64>, after: Option<f64>| Some(after? - before.unwrap_or(0.0));
-        let queries = grown(self.load.external_prefix_queries, load.external_prefix_queries);
+        let queries = grown(
+            self.load.external_prefix_queries,
+            load.external_prefix_queries,
+        );
         let hits = grown(self.load.external_prefix_hits, load.external_prefix_hits);
         if let (Some(queries), Some(hits)) = (queries, hits)
             && queries > 0.0
@@ -244,7 +268,9 @@ impl Table {
     pub fn end_listing(&mut self, mut left: impl FnMut(Slot)) {
         for (at, place) in self.slots.iter_mut().enumerate() {
             let Ok(at) = u16::try_from(at) else { continue };
-            if place.as_ref().is_some_and(|endpoint| endpoint.listing != self.listing)
+            if place
+                .as_ref()
+                .is_some_and(|endpoint| endpoint.listing != self.listing)
                 && let Some(endpoint) = place.take()
             {
                 self.by_address.remove(&endpoint.address);
@@ -299,7 +325,10 @@ impl Table {
 
     /// All endpoints.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &Endpoint)> {
-        self.slots.iter().enumerate().filter_map(|(at, place)| Some((Slot(u16::try_from(at).ok()?), place.as_ref()?)))
+        self.slots
+            .iter()
+            .enumerate()
+            .filter_map(|(at, place)| Some((Slot(u16::try_from(at).ok()?), place.as_ref()?)))
     }
 
     /// How many endpoints there are.
@@ -357,10 +386,17 @@ mod tests {
         listed(&mut table, &["a:1"]);
         let endpoint = table.get_mut(Slot(0)).unwrap();
         assert_eq!(endpoint.freshness(1000, Millis(5)), 0.0);
-        let load = |queries, capacity| Load { prefix_queries: Some(queries), capacity_tokens: Some(capacity), ..Load::default() };
+        let load = |queries, capacity| Load {
+            prefix_queries: Some(queries),
+            capacity_tokens: Some(capacity),
+            ..Load::default()
+        };
         assert_eq!(endpoint.read(load(5.0, 100), Millis(0)), Reading::Resized);
         assert_eq!(endpoint.read(load(6.0, 100), Millis(0)), Reading::Same);
-        assert_eq!(endpoint.read(load(1.0, 100), Millis(1000)), Reading::Restarted);
+        assert_eq!(
+            endpoint.read(load(1.0, 100), Millis(1000)),
+            Reading::Restarted
+        );
         assert_eq!(endpoint.freshness(1000, Millis(1250)), 0.75);
         assert_eq!(endpoint.freshness(1000, Millis(9999)), 0.0);
     }

@@ -56,9 +56,19 @@ mod import {
         pub fn proxy_log(level: u32, message: *const u8, len: usize) -> u32;
         pub fn proxy_get_current_time_nanoseconds(time: *mut u64) -> u32;
         pub fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
-        pub fn proxy_get_property(path: *const u8, len: usize, value: *mut *mut u8, size: *mut usize) -> u32;
+        pub fn proxy_get_property(
+            path: *const u8,
+            len: usize,
+            value: *mut *mut u8,
+            size: *mut usize,
+        ) -> u32;
         #[cfg(feature = "higress")]
-        pub fn proxy_set_property(path: *const u8, len: usize, value: *const u8, size: usize) -> u32;
+        pub fn proxy_set_property(
+            path: *const u8,
+            len: usize,
+            value: *const u8,
+            size: usize,
+        ) -> u32;
         pub fn proxy_get_header_map_value(
             map: u32,
             key: *const u8,
@@ -88,7 +98,13 @@ mod import {
             size: *mut usize,
             cas: *mut u32,
         ) -> u32;
-        pub fn proxy_set_shared_data(key: *const u8, len: usize, value: *const u8, size: usize, cas: u32) -> u32;
+        pub fn proxy_set_shared_data(
+            key: *const u8,
+            len: usize,
+            value: *const u8,
+            size: usize,
+            cas: u32,
+        ) -> u32;
         pub fn proxy_define_metric(kind: u32, name: *const u8, len: usize, id: *mut u32) -> u32;
         pub fn proxy_increment_metric(id: u32, offset: i64) -> u32;
         pub fn proxy_record_metric(id: u32, value: u64) -> u32;
@@ -153,7 +169,11 @@ pub fn log(level: log::Level, message: &str) {
 pub fn now_ns() -> u64 {
     let mut time = 0;
     // SAFETY: a pointer to a live integer.
-    if unsafe { import::proxy_get_current_time_nanoseconds(&raw mut time) } == OK { time } else { 0 }
+    if unsafe { import::proxy_get_current_time_nanoseconds(&raw mut time) } == OK {
+        time
+    } else {
+        0
+    }
 }
 
 /// Asks for a tick each `period_ms`.
@@ -165,14 +185,19 @@ pub fn set_tick_period_ms(period_ms: u32) -> Result<(), Status> {
 /// A property by its path, parts separated by NUL; `None` when the host does not have it.
 pub fn property(path: &str) -> Option<Vec<u8>> {
     // SAFETY: pointer and length of a live string; out-pointers are ours.
-    bytes(|value, size| unsafe { import::proxy_get_property(path.as_ptr(), path.len(), value, size) }).ok()
+    bytes(|value, size| unsafe {
+        import::proxy_get_property(path.as_ptr(), path.len(), value, size)
+    })
+    .ok()
 }
 
 /// Sets a property; Higress gives some of them a meaning.
 #[cfg(feature = "higress")]
 pub fn set_property(path: &str, value: &[u8]) -> Result<(), Status> {
     // SAFETY: pointers and lengths of live slices.
-    done(unsafe { import::proxy_set_property(path.as_ptr(), path.len(), value.as_ptr(), value.len()) })
+    done(unsafe {
+        import::proxy_set_property(path.as_ptr(), path.len(), value.as_ptr(), value.len())
+    })
 }
 
 /// A header's value; `None` when absent or refused.
@@ -188,7 +213,13 @@ pub fn header(map: Map, name: &str) -> Option<Vec<u8>> {
 pub fn set_header(map: Map, name: &str, value: &[u8]) -> Result<(), Status> {
     // SAFETY: pointers and lengths of live slices.
     done(unsafe {
-        import::proxy_replace_header_map_value(map as u32, name.as_ptr(), name.len(), value.as_ptr(), value.len())
+        import::proxy_replace_header_map_value(
+            map as u32,
+            name.as_ptr(),
+            name.len(),
+            value.as_ptr(),
+            value.len(),
+        )
     })
 }
 
@@ -204,7 +235,9 @@ pub fn remove_header(map: Map, name: &str) -> Result<(), Status> {
 /// Up to `max` bytes of a buffer from `start` on.
 pub fn buffer(which: Buffer, start: usize, max: usize) -> Result<Vec<u8>, Status> {
     // SAFETY: out-pointers are ours.
-    bytes(|value, size| unsafe { import::proxy_get_buffer_bytes(which as u32, start, max, value, size) })
+    bytes(|value, size| unsafe {
+        import::proxy_get_buffer_bytes(which as u32, start, max, value, size)
+    })
 }
 
 /// A value that VMs share, and its version.
@@ -220,14 +253,17 @@ pub fn shared(key: &str) -> Option<(Vec<u8>, u32)> {
 /// Sets a value that VMs share; with `cas` other than 0 only while its version is that one.
 pub fn set_shared(key: &str, value: &[u8], cas: u32) -> Result<(), Status> {
     // SAFETY: pointers and lengths of live slices.
-    done(unsafe { import::proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), cas) })
+    done(unsafe {
+        import::proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), cas)
+    })
 }
 
 /// Defines a metric, or finds it by its name.
 pub fn define_metric(kind: Metric, name: &str) -> Option<u32> {
     let mut id = 0;
     // SAFETY: pointer and length of a live string; the out-pointer is ours.
-    let status = unsafe { import::proxy_define_metric(kind as u32, name.as_ptr(), name.len(), &raw mut id) };
+    let status =
+        unsafe { import::proxy_define_metric(kind as u32, name.as_ptr(), name.len(), &raw mut id) };
     done(status).ok().map(|()| id)
 }
 

@@ -16,16 +16,22 @@ const MEMBERS: &str = "members";
 const FOLD_BLOCKS_A_TICK: usize = 32 * FOLD_BLOCKS;
 
 fn head_key(worker: &Worker, rule: usize, vm: u64, cluster: &str) -> String {
-    worker.identity.rule_key(rule, &format!("head/{vm}"), cluster)
+    worker
+        .identity
+        .rule_key(rule, &format!("head/{vm}"), cluster)
 }
 
 fn segment_key(worker: &Worker, rule: usize, vm: u64, place: u32, cluster: &str) -> String {
-    worker.identity.rule_key(rule, &format!("log/{vm}/{place}"), cluster)
+    worker
+        .identity
+        .rule_key(rule, &format!("log/{vm}/{place}"), cluster)
 }
 
 /// Tells the others what changed in a cluster since the last time.
 pub fn publish(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, now: Millis) {
-    let Some((pool, ..)) = engine.pool(cluster) else { return };
+    let Some((pool, ..)) = engine.pool(cluster) else {
+        return;
+    };
     if pool.exchange().take_news() {
         write(worker, rule, engine, cluster, now);
     }
@@ -33,7 +39,9 @@ pub fn publish(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str,
 
 fn write(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, now: Millis) {
     let vm = worker.identity.vm;
-    let Some((pool, ..)) = engine.pool(cluster) else { return };
+    let Some((pool, ..)) = engine.pool(cluster) else {
+        return;
+    };
     // The log before the head: who sees a new head finds what it speaks of.
     if let Some((place, bytes)) = pool.exchange().outbox.segment(vm) {
         let _ = abi::set_shared(&segment_key(worker, rule, vm, place, cluster), &bytes, 0);
@@ -44,20 +52,32 @@ fn write(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, now: 
 
 /// Joins the workers of a cluster, and learns who they are.
 pub fn join(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, now: Millis) {
-    let Some((pool, ..)) = engine.pool(cluster) else { return };
+    let Some((pool, ..)) = engine.pool(cluster) else {
+        return;
+    };
     if !pool.exchange().is_on() {
         return;
     }
     let me = worker.identity.vm;
     let known = &pool.exchange().members;
     let mut others = Vec::new();
-    shared::update(&worker.identity.rule_key(rule, MEMBERS, cluster), |current| {
-        others = members::read(current).filter(|vm| *vm != me).collect();
-        let gone = |vm| known.iter().find(|member| member.vm == vm).is_some_and(|member| member.is_gone(now));
-        members::join(current, me, gone)
-    });
+    shared::update(
+        &worker.identity.rule_key(rule, MEMBERS, cluster),
+        |current| {
+            others = members::read(current).filter(|vm| *vm != me).collect();
+            let gone = |vm| {
+                known
+                    .iter()
+                    .find(|member| member.vm == vm)
+                    .is_some_and(|member| member.is_gone(now))
+            };
+            members::join(current, me, gone)
+        },
+    );
     let exchange = pool.exchange();
-    exchange.members.retain(|member| others.contains(&member.vm));
+    exchange
+        .members
+        .retain(|member| others.contains(&member.vm));
     exchange.listen(others.into_iter());
 }
 
@@ -66,18 +86,43 @@ pub fn hear(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, no
     hear_up_to(worker, rule, engine, cluster, FOLD_BLOCKS, now);
 }
 
-fn hear_up_to(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, blocks: usize, now: Millis) {
+fn hear_up_to(
+    worker: &Worker,
+    rule: usize,
+    engine: &mut Engine,
+    cluster: &str,
+    blocks: usize,
+    now: Millis,
+) {
     let mut budget = blocks;
-    let Some((pool, _, telemetry, _)) = engine.pool(cluster) else { return };
-    let vms: Vec<u64> = pool.exchange().members.iter().map(|member| member.vm).collect();
+    let Some((pool, _, telemetry, _)) = engine.pool(cluster) else {
+        return;
+    };
+    let vms: Vec<u64> = pool
+        .exchange()
+        .members
+        .iter()
+        .map(|member| member.vm)
+        .collect();
     for vm in vms {
-        let Some((head, version)) = abi::shared(&head_key(worker, rule, vm, cluster)) else { continue };
+        let Some((head, version)) = abi::shared(&head_key(worker, rule, vm, cluster)) else {
+            continue;
+        };
         if !pool.hear_head(vm, version, &head) {
             continue;
         }
         for _ in 0..=RING {
-            let Some(place) = pool.exchange().member(vm).and_then(|member| member.wanted()) else { break };
-            let Some((bytes, _)) = abi::shared(&segment_key(worker, rule, vm, place, cluster)) else { break };
+            let Some(place) = pool
+                .exchange()
+                .member(vm)
+                .and_then(|member| member.wanted())
+            else {
+                break;
+            };
+            let Some((bytes, _)) = abi::shared(&segment_key(worker, rule, vm, place, cluster))
+            else {
+                break;
+            };
             if budget == 0 || !pool.hear_segment(vm, &bytes, &mut budget, telemetry, now) {
                 break;
             }
@@ -89,7 +134,9 @@ fn hear_up_to(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, 
 /// Time passed: show that this VM lives, and catch up with the others.
 pub fn tick(worker: &Worker, rule: usize, engine: &mut Engine, now: Millis) {
     for cluster in engine.clusters() {
-        let Some((pool, ..)) = engine.pool(&cluster) else { continue };
+        let Some((pool, ..)) = engine.pool(&cluster) else {
+            continue;
+        };
         if !pool.exchange().is_on() {
             continue;
         }

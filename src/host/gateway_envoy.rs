@@ -54,9 +54,13 @@ impl Shared {
 /// # Errors
 /// What it cannot do, and what to write instead.
 pub fn check(plugin: &Plugin) -> Result<(), &'static str> {
-    let lacks_endpoints = plugin.configs().any(|(_, config)| config.endpoints == EndpointSource::Gateway);
+    let lacks_endpoints = plugin
+        .configs()
+        .any(|(_, config)| config.endpoints == EndpointSource::Gateway);
     if lacks_endpoints {
-        return Err("endpoints: this gateway lists no hosts to a filter; name them with endpoints.admin or endpoints.static");
+        return Err(
+            "endpoints: this gateway lists no hosts to a filter; name them with endpoints.admin or endpoints.static",
+        );
     }
     Ok(())
 }
@@ -64,10 +68,20 @@ pub fn check(plugin: &Plugin) -> Result<(), &'static str> {
 /// A configuration begins its work in a VM.
 pub fn start(root: u32, worker: &Rc<Worker>) {
     scraper::register(root, worker);
-    let refresh = worker.plugin.configs().map(|(_, config)| config.metrics.refresh).min().unwrap_or_default();
-    let period_ms = u32::try_from(refresh.as_millis()).unwrap_or(u32::MAX).max(10);
+    let refresh = worker
+        .plugin
+        .configs()
+        .map(|(_, config)| config.metrics.refresh)
+        .min()
+        .unwrap_or_default();
+    let period_ms = u32::try_from(refresh.as_millis())
+        .unwrap_or(u32::MAX)
+        .max(10);
     if abi::set_tick_period_ms(period_ms).is_err() {
-        abi::log(log::Level::Warn, "warmroute: no ticks from this host: endpoints cannot be discovered");
+        abi::log(
+            log::Level::Warn,
+            "warmroute: no ticks from this host: endpoints cannot be discovered",
+        );
     }
 }
 
@@ -93,7 +107,13 @@ impl Position {
     /// Reads it; route, authority and consumer only where rules ask for them.
     pub fn read(has_rules: bool) -> Self {
         let cluster = abi::property("xds\0cluster_name").unwrap_or_default();
-        let for_rules = |value: fn() -> Option<Vec<u8>>| if has_rules { value().unwrap_or_default() } else { Vec::new() };
+        let for_rules = |value: fn() -> Option<Vec<u8>>| {
+            if has_rules {
+                value().unwrap_or_default()
+            } else {
+                Vec::new()
+            }
+        };
         Self {
             route: for_rules(|| abi::property("xds\0route_name")),
             cluster: String::from_utf8_lossy(&cluster).into_owned(),
@@ -113,8 +133,12 @@ pub fn strip_client_pick() {
 /// Tells the VM that scrapes of a cluster it may not know: each VM says each cluster once.
 pub fn watch(worker: &Worker, engine: usize, cluster: &str) {
     let shared = &worker.gateway;
-    let Ok(mut watched) = shared.watched.try_borrow_mut() else { return };
-    let is_known = watched.iter().any(|(of, name)| *of == engine && name == cluster);
+    let Ok(mut watched) = shared.watched.try_borrow_mut() else {
+        return;
+    };
+    let is_known = watched
+        .iter()
+        .any(|(of, name)| *of == engine && name == cluster);
     if is_known || watched.len() >= crate::discovery::MAX_CLUSTERS || cluster.is_empty() {
         return;
     }
@@ -126,8 +150,12 @@ pub fn watch(worker: &Worker, engine: usize, cluster: &str) {
 /// Brings an engine's view of a cluster up to date.
 pub fn refresh(worker: &Worker, index: usize, engine: &mut Engine, cluster: &str, now: Millis) {
     let key = worker.identity.rule_key(index, scraper::SNAPSHOT, cluster);
-    let Some((bytes, version)) = abi::shared(&key) else { return };
-    let Ok(mut seen) = worker.gateway.snapshots.try_borrow_mut() else { return };
+    let Some((bytes, version)) = abi::shared(&key) else {
+        return;
+    };
+    let Ok(mut seen) = worker.gateway.snapshots.try_borrow_mut() else {
+        return;
+    };
     if seen.get(&key) == Some(&version) || !engine.take_snapshot(cluster, &bytes, now) {
         return;
     }
@@ -168,6 +196,12 @@ pub fn integer(bytes: &[u8]) -> Option<u32> {
 
 /// Whether a request that never saw its answer's end speaks against the endpoint.
 pub fn how_it_ended() -> Ending {
-    let flags = abi::property("response\0flags").and_then(|bytes| integer(&bytes)).unwrap_or(0);
-    if flags & UPSTREAM_FAULTS != 0 { Ending::Failed } else { Ending::Unknown }
+    let flags = abi::property("response\0flags")
+        .and_then(|bytes| integer(&bytes))
+        .unwrap_or(0);
+    if flags & UPSTREAM_FAULTS != 0 {
+        Ending::Failed
+    } else {
+        Ending::Unknown
+    }
 }

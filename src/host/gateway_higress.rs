@@ -28,7 +28,9 @@ const TICK_MS: u32 = 500;
 /// # Errors
 /// What it cannot do, and what to write instead.
 pub fn check(plugin: &Plugin) -> Result<(), &'static str> {
-    let asks_admin = plugin.configs().any(|(_, config)| matches!(config.endpoints, EndpointSource::Admin { .. }));
+    let asks_admin = plugin
+        .configs()
+        .any(|(_, config)| matches!(config.endpoints, EndpointSource::Admin { .. }));
     if asks_admin {
         return Err("endpoints.admin: this gateway lists its hosts itself; leave endpoints out");
     }
@@ -45,9 +47,15 @@ pub fn stop(_root: u32) {}
 
 /// Time passed: ask for a fresh VM when this one has grown too large.
 pub fn tick(worker: &Worker) {
-    let threshold = worker.plugin.configs().map(|(_, config)| config.vm_rebuild_threshold_bytes).filter(|bytes| *bytes > 0).min();
+    let threshold = worker
+        .plugin
+        .configs()
+        .map(|(_, config)| config.vm_rebuild_threshold_bytes)
+        .filter(|bytes| *bytes > 0)
+        .min();
     let Some(threshold) = threshold else { return };
-    let memory = abi::property("plugin_vm_memory").and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
+    let memory = abi::property("plugin_vm_memory")
+        .and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
     if memory.is_some_and(|bytes| bytes >= threshold) {
         let _ = abi::set_property("wasm_need_rebuild", b"true");
     }
@@ -65,7 +73,13 @@ impl Position {
     /// Reads it; route, authority and consumer only where rules ask for them.
     pub fn read(has_rules: bool) -> Self {
         let cluster = abi::property("cluster_name").unwrap_or_default();
-        let for_rules = |value: fn() -> Option<Vec<u8>>| if has_rules { value().unwrap_or_default() } else { Vec::new() };
+        let for_rules = |value: fn() -> Option<Vec<u8>>| {
+            if has_rules {
+                value().unwrap_or_default()
+            } else {
+                Vec::new()
+            }
+        };
         Self {
             route: for_rules(|| abi::property("route_name")),
             cluster: String::from_utf8_lossy(&cluster).into_owned(),
@@ -127,7 +141,10 @@ pub fn told_load(client_asked: bool) -> Option<Load> {
 
 /// A property that is a number: decimal here, or eight bytes.
 pub fn integer(bytes: &[u8]) -> Option<u32> {
-    if let Some(number) = core::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()) {
+    if let Some(number) = core::str::from_utf8(bytes)
+        .ok()
+        .and_then(|text| text.parse().ok())
+    {
         return Some(number);
     }
     u32::try_from(u64::from_le_bytes(bytes.try_into().ok()?)).ok()

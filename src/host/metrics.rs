@@ -25,7 +25,9 @@ impl Metrics {
                 if counters.len() <= place {
                     counters.resize(place + 1, None);
                 }
-                let Some(id) = counters.get_mut(place) else { return };
+                let Some(id) = counters.get_mut(place) else {
+                    return;
+                };
                 let defined = id.or_else(|| {
                     let name = Counter::all().nth(place)?.name();
                     abi::define_metric(abi::Metric::Counter, &name)
@@ -36,7 +38,9 @@ impl Metrics {
                 }
             },
             |histogram, value| {
-                let Some(id) = histograms.get_mut(histogram as usize) else { return };
+                let Some(id) = histograms.get_mut(histogram as usize) else {
+                    return;
+                };
                 *id = id.or_else(|| abi::define_metric(abi::Metric::Histogram, histogram.name()));
                 if let Some(id) = *id {
                     let _ = abi::record_metric(id, value);
@@ -47,14 +51,18 @@ impl Metrics {
 
     /// Hands on the present levels: the sum over the engines of this VM.
     pub fn set_levels(&mut self, levels: &[u64; Gauge::ALL.len()]) {
-        for (((gauge, id), handed_on), level) in
-            Gauge::ALL.iter().zip(&mut self.gauges).zip(&mut self.levels).zip(levels)
+        for (((gauge, id), handed_on), level) in Gauge::ALL
+            .iter()
+            .zip(&mut self.gauges)
+            .zip(&mut self.levels)
+            .zip(levels)
         {
             if handed_on == level {
                 continue;
             }
             *id = id.or_else(|| abi::define_metric(abi::Metric::Gauge, gauge.name()));
-            let difference = i64::try_from(*level).unwrap_or(i64::MAX) - i64::try_from(*handed_on).unwrap_or(i64::MAX);
+            let difference = i64::try_from(*level).unwrap_or(i64::MAX)
+                - i64::try_from(*handed_on).unwrap_or(i64::MAX);
             if let Some(id) = *id
                 && abi::increment_metric(id, difference).is_ok()
             {

@@ -36,9 +36,17 @@ impl Worker {
         let seed = identity.seed();
         #[cfg(feature = "envoy")]
         let gateway = gateway::Shared::new(&plugin);
-        let engines = plugin.configs().map(|(_, config)| RefCell::new(Engine::new(config.clone(), seed))).collect();
+        let engines = plugin
+            .configs()
+            .map(|(_, config)| RefCell::new(Engine::new(config.clone(), seed)))
+            .collect();
         let ids = plugin.configs().map(|(id, _)| id).collect();
-        Self { plugin, engines, ids, identity, metrics: RefCell::default(),
+        Self {
+            plugin,
+            engines,
+            ids,
+            identity,
+            metrics: RefCell::default(),
             #[cfg(feature = "envoy")]
             gateway,
         }
@@ -61,7 +69,9 @@ impl Worker {
         let now = now();
         let mut levels = [0; Gauge::ALL.len()];
         for (rule, engine) in self.engines.iter().enumerate() {
-            let Ok(mut engine) = engine.try_borrow_mut() else { continue };
+            let Ok(mut engine) = engine.try_borrow_mut() else {
+                continue;
+            };
             exchange::tick(self, rule, &mut engine, now);
             self.flush(&mut engine);
             for (sum, (_, level)) in levels.iter_mut().zip(engine.gauges(now)) {
@@ -91,9 +101,14 @@ impl Context for Root {}
 
 impl RootContext for Root {
     fn on_configure(&mut self, _size: usize) -> bool {
-        let text = abi::buffer(abi::Buffer::PluginConfiguration, 0, usize::MAX >> 1).unwrap_or_default();
+        let text =
+            abi::buffer(abi::Buffer::PluginConfiguration, 0, usize::MAX >> 1).unwrap_or_default();
         let parsed = Plugin::parse(&text).map_err(|error| error.to_string());
-        match parsed.and_then(|plugin| gateway::check(&plugin).map_err(str::to_owned).map(|()| plugin)) {
+        match parsed.and_then(|plugin| {
+            gateway::check(&plugin)
+                .map_err(str::to_owned)
+                .map(|()| plugin)
+        }) {
             Ok(plugin) => {
                 let worker = Rc::new(Worker::new(self.id, plugin, &text));
                 gateway::start(self.id, &worker);
@@ -101,7 +116,10 @@ impl RootContext for Root {
                 true
             }
             Err(error) => {
-                abi::log(log::Level::Error, &format!("warmroute: configuration refused: {error}"));
+                abi::log(
+                    log::Level::Error,
+                    &format!("warmroute: configuration refused: {error}"),
+                );
                 false
             }
         }

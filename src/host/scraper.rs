@@ -11,9 +11,9 @@ use hashbrown::HashMap;
 
 use super::abi::{self, Buffer, Map};
 use super::gateway::PICK_HEADER;
+use super::now;
 use super::root::Worker;
 use super::shared::{self, Identity};
-use super::now;
 use crate::clock::Millis;
 use crate::config::Plugin;
 use crate::discovery::{Answer, Call, Discovery, Lease};
@@ -43,9 +43,16 @@ pub struct Scraper {
 impl Scraper {
     /// For the rules of a configuration.
     pub fn new(plugin: &Plugin) -> Self {
-        let discoveries =
-            plugin.configs().map(|(_, config)| Discovery::new(&config.endpoints, &config.metrics)).collect();
-        Self { discoveries, calls: HashMap::new(), announced: HashMap::new(), early: Vec::new() }
+        let discoveries = plugin
+            .configs()
+            .map(|(_, config)| Discovery::new(&config.endpoints, &config.metrics))
+            .collect();
+        Self {
+            discoveries,
+            calls: HashMap::new(),
+            announced: HashMap::new(),
+            early: Vec::new(),
+        }
     }
 }
 
@@ -70,7 +77,9 @@ pub fn unregister(root: u32) {
 /// Adds a cluster to the list that the scraping VM reads.
 pub fn announce(identity: &Identity, engine: usize, cluster: &str) {
     shared::update(&identity.rule_key(engine, ANNOUNCED, ""), |names| {
-        let is_there = names.split(|byte| *byte == b'\n').any(|name| name == cluster.as_bytes());
+        let is_there = names
+            .split(|byte| *byte == b'\n')
+            .any(|name| name == cluster.as_bytes());
         if is_there || names.len().saturating_add(cluster.len()) >= MAX_ANNOUNCED_BYTES {
             return None;
         }
@@ -104,13 +113,23 @@ fn holds_lease(identity: &Identity, now: Millis) -> bool {
 }
 
 fn read_announcements(worker: &Worker, engine: usize) {
-    let Ok(mut scraper) = worker.gateway.scraper.try_borrow_mut() else { return };
-    let Some((names, version)) = abi::shared(&worker.identity.rule_key(engine, ANNOUNCED, "")) else { return };
+    let Ok(mut scraper) = worker.gateway.scraper.try_borrow_mut() else {
+        return;
+    };
+    let Some((names, version)) = abi::shared(&worker.identity.rule_key(engine, ANNOUNCED, ""))
+    else {
+        return;
+    };
     if scraper.announced.insert(engine, version) == Some(version) {
         return;
     }
-    let Some(discovery) = scraper.discoveries.get_mut(engine) else { return };
-    for name in names.split(|byte| *byte == b'\n').filter_map(|name| core::str::from_utf8(name).ok()) {
+    let Some(discovery) = scraper.discoveries.get_mut(engine) else {
+        return;
+    };
+    for name in names
+        .split(|byte| *byte == b'\n')
+        .filter_map(|name| core::str::from_utf8(name).ok())
+    {
         if !name.is_empty() {
             discovery.watch(name);
         }
@@ -118,12 +137,22 @@ fn read_announcements(worker: &Worker, engine: usize) {
 }
 
 fn due(worker: &Worker, engine: usize, now: Millis) -> Vec<Call> {
-    let Ok(mut scraper) = worker.gateway.scraper.try_borrow_mut() else { return Vec::new() };
-    scraper.discoveries.get_mut(engine).map(|discovery| discovery.due(now)).unwrap_or_default()
+    let Ok(mut scraper) = worker.gateway.scraper.try_borrow_mut() else {
+        return Vec::new();
+    };
+    scraper
+        .discoveries
+        .get_mut(engine)
+        .map(|discovery| discovery.due(now))
+        .unwrap_or_default()
 }
 
 fn make(worker: &Worker, engine: usize, call: &Call, now: Millis) {
-    let Some(metrics) = worker.engines.get(engine).and_then(|engine| engine.try_borrow().ok()).map(|e| e.config.metrics.clone())
+    let Some(metrics) = worker
+        .engines
+        .get(engine)
+        .and_then(|engine| engine.try_borrow().ok())
+        .map(|e| e.config.metrics.clone())
     else {
         return;
     };
@@ -131,17 +160,28 @@ fn make(worker: &Worker, engine: usize, call: &Call, now: Millis) {
     let token = match call {
         Call::List { cluster } => abi::http_call(
             cluster,
-            &[(":method", "GET"), (":path", "/clusters?format=json"), (":authority", "admin")],
+            &[
+                (":method", "GET"),
+                (":path", "/clusters?format=json"),
+                (":authority", "admin"),
+            ],
             timeout_ms,
         ),
         Call::Scrape { cluster, address } => abi::http_call(
             cluster,
-            &[(":method", "GET"), (":path", &metrics.path), (":authority", address), (PICK_HEADER, address)],
+            &[
+                (":method", "GET"),
+                (":path", &metrics.path),
+                (":authority", address),
+                (PICK_HEADER, address),
+            ],
             timeout_ms,
         ),
     };
     let came_early = {
-        let Ok(mut scraper) = worker.gateway.scraper.try_borrow_mut() else { return };
+        let Ok(mut scraper) = worker.gateway.scraper.try_borrow_mut() else {
+            return;
+        };
         match token {
             Ok(token) => match scraper.early.iter().position(|early| *early == token) {
                 Some(at) => {
@@ -162,17 +202,35 @@ fn make(worker: &Worker, engine: usize, call: &Call, now: Millis) {
 }
 
 fn take(worker: &Worker, engine: usize, call: &Call, answer: Answer<'_>, now: Millis) {
-    let Ok(mut scraper) = worker.gateway.scraper.try_borrow_mut() else { return };
-    let Some(discovery) = scraper.discoveries.get_mut(engine) else { return };
-    let Some(mut engine) = worker.engines.get(engine).and_then(|engine| engine.try_borrow_mut().ok()) else { return };
+    let Ok(mut scraper) = worker.gateway.scraper.try_borrow_mut() else {
+        return;
+    };
+    let Some(discovery) = scraper.discoveries.get_mut(engine) else {
+        return;
+    };
+    let Some(mut engine) = worker
+        .engines
+        .get(engine)
+        .and_then(|engine| engine.try_borrow_mut().ok())
+    else {
+        return;
+    };
     discovery.answer(call, answer, &mut engine.telemetry, now);
 }
 
 fn publish(worker: &Worker, engine: usize) {
-    let Ok(mut scraper) = worker.gateway.scraper.try_borrow_mut() else { return };
-    let Some(discovery) = scraper.discoveries.get_mut(engine) else { return };
+    let Ok(mut scraper) = worker.gateway.scraper.try_borrow_mut() else {
+        return;
+    };
+    let Some(discovery) = scraper.discoveries.get_mut(engine) else {
+        return;
+    };
     for (cluster, bytes) in discovery.news() {
-        let _ = abi::set_shared(&worker.identity.rule_key(engine, SNAPSHOT, &cluster), &bytes, 0);
+        let _ = abi::set_shared(
+            &worker.identity.rule_key(engine, SNAPSHOT, &cluster),
+            &bytes,
+            0,
+        );
     }
 }
 
@@ -193,7 +251,9 @@ pub extern "C" fn warmroute_takeover_proxy_on_http_call_response(
 
 fn answered(worker: &Worker, token: u32, headers: u32, body_size: u32) {
     let found = {
-        let Ok(mut scraper) = worker.gateway.scraper.try_borrow_mut() else { return };
+        let Ok(mut scraper) = worker.gateway.scraper.try_borrow_mut() else {
+            return;
+        };
         let found = scraper.calls.remove(&token);
         if found.is_none() && scraper.early.len() < MAX_EARLY {
             scraper.early.push(token);
@@ -204,13 +264,24 @@ fn answered(worker: &Worker, token: u32, headers: u32, body_size: u32) {
     let status = abi::header(Map::CallResponseHeaders, ":status");
     let status = status.and_then(|text| core::str::from_utf8(&text).ok()?.parse().ok());
     let size = usize::try_from(body_size).unwrap_or(0);
-    let body = if size == 0 { Vec::new() } else { abi::buffer(Buffer::CallResponseBody, 0, size).unwrap_or_default() };
+    let body = if size == 0 {
+        Vec::new()
+    } else {
+        abi::buffer(Buffer::CallResponseBody, 0, size).unwrap_or_default()
+    };
     let answer = match status {
-        Some(status) if headers > 0 => Answer::Body { status, body: &body },
+        Some(status) if headers > 0 => Answer::Body {
+            status,
+            body: &body,
+        },
         _ => Answer::Failed,
     };
     take(worker, engine, &call, answer, now());
-    let is_quiet = worker.gateway.scraper.try_borrow().is_ok_and(|scraper| scraper.calls.is_empty());
+    let is_quiet = worker
+        .gateway
+        .scraper
+        .try_borrow()
+        .is_ok_and(|scraper| scraper.calls.is_empty());
     if is_quiet {
         publish(worker, engine);
     }

@@ -14,7 +14,10 @@ pub struct Identity {
 impl Identity {
     /// For the configuration `text` of a root context.
     pub fn new(root: u32, text: &[u8]) -> Self {
-        Self { vm: number(), keys: format!("warmroute/1/{root}/{:016x}", xxh3_64(text)) }
+        Self {
+            vm: number(),
+            keys: format!("warmroute/1/{root}/{:016x}", xxh3_64(text)),
+        }
     }
 
     /// A key under this configuration.
@@ -40,7 +43,9 @@ pub fn update(key: &str, mut change: impl FnMut(&[u8]) -> Option<Vec<u8>>) -> bo
     const TRIES: u32 = 32;
     for _ in 0..TRIES {
         let (current, cas) = abi::shared(key).unwrap_or_default();
-        let Some(wanted) = change(&current) else { return true };
+        let Some(wanted) = change(&current) else {
+            return true;
+        };
         match abi::set_shared(key, &wanted, cas) {
             Ok(()) => return true,
             Err(abi::CAS_MISMATCH) => {}
@@ -54,7 +59,9 @@ pub fn update(key: &str, mut change: impl FnMut(&[u8]) -> Option<Vec<u8>>) -> bo
 fn number() -> u64 {
     let mut mine = 0;
     let is_shared = update("warmroute/1/vms", |taken| {
-        let taken = taken.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let taken = taken
+            .first_chunk::<8>()
+            .map_or(0, |bytes| u64::from_le_bytes(*bytes));
         mine = taken.wrapping_add(1);
         Some(mine.to_le_bytes().to_vec())
     });

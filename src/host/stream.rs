@@ -40,7 +40,14 @@ pub struct Stream {
 impl Stream {
     /// A stream of a configuration; without one it lets everything pass.
     pub fn new(worker: Option<Rc<Worker>>) -> Self {
-        Self { worker, engine: None, session: Session::default(), cluster: String::new(), asked_for_load: false, has_ended: false }
+        Self {
+            worker,
+            engine: None,
+            session: Session::default(),
+            cluster: String::new(),
+            asked_for_load: false,
+            has_ended: false,
+        }
     }
 
     /// Runs `event` with the session and its engine; `None` when there is no engine, or it is busy.
@@ -70,7 +77,12 @@ impl Stream {
                 EndpointSource::Header(name) => Some(name.clone()),
                 _ => None,
             };
-            (config.prompt.isolation_header.clone(), config.session.header.clone(), config.orca, candidates)
+            (
+                config.prompt.isolation_header.clone(),
+                config.session.header.clone(),
+                config.orca,
+                candidates,
+            )
         };
         let method = abi::header(Map::RequestHeaders, ":method").unwrap_or_default();
         let path = abi::header(Map::RequestHeaders, ":path").unwrap_or_default();
@@ -84,7 +96,8 @@ impl Stream {
             method: &method,
             path: &path,
             content_length: length.and_then(|text| core::str::from_utf8(&text).ok()?.parse().ok()),
-            encoded: encoding.is_some_and(|value| !value.is_empty() && !value.eq_ignore_ascii_case(b"identity")),
+            encoded: encoding
+                .is_some_and(|value| !value.is_empty() && !value.eq_ignore_ascii_case(b"identity")),
             upgrade: abi::header(Map::RequestHeaders, "upgrade").is_some(),
             end_of_stream,
             isolation: isolation.as_deref(),
@@ -119,7 +132,9 @@ impl Stream {
     }
 
     fn decide(&mut self, end: BodyEnd) {
-        let Some(worker) = self.worker.clone() else { return };
+        let Some(worker) = self.worker.clone() else {
+            return;
+        };
         let started_ns = abi::now_ns();
         let cluster = core::mem::take(&mut self.cluster);
         if let Some(rule) = self.engine {
@@ -140,7 +155,9 @@ impl Stream {
 
     /// Tells the other workers what this event changed.
     fn publish(&mut self) {
-        let (Some(worker), Some(rule)) = (self.worker.clone(), self.engine) else { return };
+        let (Some(worker), Some(rule)) = (self.worker.clone(), self.engine) else {
+            return;
+        };
         let cluster = core::mem::take(&mut self.cluster);
         self.with(|_, engine| exchange::publish(&worker, rule, engine, &cluster, now()));
         self.cluster = cluster;
@@ -155,14 +172,19 @@ impl Stream {
 
     fn respond(&mut self) {
         let status = abi::header(Map::ResponseHeaders, ":status");
-        let status = status.and_then(|text| core::str::from_utf8(&text).ok()?.parse().ok()).unwrap_or(0);
+        let status = status
+            .and_then(|text| core::str::from_utf8(&text).ok()?.parse().ok())
+            .unwrap_or(0);
         if self.session.is_sent() {
             let by = abi::property("upstream\0address");
             let attempts = abi::property("upstream\0request_attempt_count");
             let kind = abi::header(Map::ResponseHeaders, "content-type").unwrap_or_default();
             let served = Served {
                 status,
-                by: by.as_deref().and_then(|text| core::str::from_utf8(text).ok()).filter(|text| !text.is_empty()),
+                by: by
+                    .as_deref()
+                    .and_then(|text| core::str::from_utf8(text).ok())
+                    .filter(|text| !text.is_empty()),
                 attempts: attempts.and_then(|bytes| gateway::integer(&bytes)),
             };
             let is_stream = crate::response::is_event_stream(&kind);
@@ -174,7 +196,9 @@ impl Stream {
                 }
             });
         }
-        let shows = self.with(|_, engine| engine.config.debug.header).unwrap_or(false);
+        let shows = self
+            .with(|_, engine| engine.config.debug.header)
+            .unwrap_or(false);
         if let (true, Some(note)) = (shows, self.session.note()) {
             let _ = abi::set_header(Map::ResponseHeaders, DECISION_HEADER, note.as_bytes());
         }
@@ -184,7 +208,9 @@ impl Stream {
         if core::mem::replace(&mut self.has_ended, true) {
             return;
         }
-        let Some(worker) = self.worker.clone() else { return };
+        let Some(worker) = self.worker.clone() else {
+            return;
+        };
         self.with(|session, engine| {
             session.end(engine, ending, now());
             worker.flush(engine);
@@ -210,7 +236,9 @@ impl HttpContext for Stream {
         if self.begin(end_of_stream) != Some(Step::Hold) {
             return Action::Continue;
         }
-        let limit = self.with(|_, engine| engine.config.prompt.max_body_bytes).unwrap_or(0);
+        let limit = self
+            .with(|_, engine| engine.config.prompt.max_body_bytes)
+            .unwrap_or(0);
         gateway::raise_buffer_limit(limit);
         Action::Pause
     }
@@ -222,7 +250,11 @@ impl HttpContext for Stream {
         if !self.read_body(size, end_of_stream) {
             return Action::Pause;
         }
-        self.decide(if end_of_stream { BodyEnd::Complete } else { BodyEnd::Cut });
+        self.decide(if end_of_stream {
+            BodyEnd::Complete
+        } else {
+            BodyEnd::Cut
+        });
         Action::Continue
     }
 
@@ -244,7 +276,9 @@ impl HttpContext for Stream {
     fn on_http_response_body(&mut self, size: usize, end_of_stream: bool) -> Action {
         if self.session.is_sent() {
             let chunk = abi::buffer(Buffer::ResponseBody, 0, size).unwrap_or_default();
-            self.with(|session, engine| session.response_body(engine, &chunk, end_of_stream, now()));
+            self.with(|session, engine| {
+                session.response_body(engine, &chunk, end_of_stream, now())
+            });
             self.publish();
         }
         Action::Continue
@@ -256,7 +290,11 @@ impl HttpContext for Stream {
     }
 
     fn on_log(&mut self) {
-        let ending = if self.session.is_sent() { gateway::how_it_ended() } else { Ending::Unknown };
+        let ending = if self.session.is_sent() {
+            gateway::how_it_ended()
+        } else {
+            Ending::Unknown
+        };
         self.end(ending);
     }
 }
