@@ -294,6 +294,12 @@ impl Member {
         now.since(self.at) > 30 * EXPIRY_MS
     }
 
+    /// Whether it spoke once and is silent for so long that its place can be given up.
+    #[must_use]
+    pub fn is_gone(&self, now: Millis) -> bool {
+        self.at != Millis(0) && self.is_forgotten(now)
+    }
+
     /// Whether its counts still stand.
     #[must_use]
     pub fn is_alive(&self, now: Millis) -> bool {
@@ -402,15 +408,20 @@ pub mod members {
             .map(|vm| super::u64_at(vm, 0))
     }
 
-    /// The value with `me` in it; `None` when it is there already. The oldest goes when there are too many: a
-    /// VM's number only grows.
+    /// The value with `me` in it and without those that `is_gone` says are; `None` when that is what stands
+    /// there. The oldest goes when there are too many: a VM's number only grows.
     #[must_use]
-    pub fn join(bytes: &[u8], me: u64) -> Option<Vec<u8>> {
-        let mut vms: Vec<u64> = read(bytes).collect();
-        if vms.contains(&me) {
+    pub fn join(bytes: &[u8], me: u64, is_gone: impl Fn(u64) -> bool) -> Option<Vec<u8>> {
+        let mut vms: Vec<u64> = read(bytes)
+            .filter(|vm| *vm == me || !is_gone(*vm))
+            .collect();
+        let is_in = vms.contains(&me);
+        if is_in && vms.len() * 8 == bytes.len() {
             return None;
         }
-        vms.push(me);
+        if !is_in {
+            vms.push(me);
+        }
         let skip = vms.len().saturating_sub(MAX_MEMBERS);
         Some(
             vms.iter()
@@ -553,7 +564,7 @@ mod tests {
             let mut member = Member::new(1);
             member.read_head(&bytes);
             member.read_segment(&bytes, &mut 10, |_| {});
-            let _ = members::join(&bytes, 5);
+            let _ = members::join(&bytes, 5, |_| false);
         }
     }
 
@@ -561,13 +572,18 @@ mod tests {
     fn members_join_once_and_the_oldest_makes_room() {
         let mut value = Vec::new();
         for vm in 0..300 {
-            value = members::join(&value, vm).unwrap();
-            assert_eq!(members::join(&value, vm), None);
+            value = members::join(&value, vm, |_| false).unwrap();
+            assert_eq!(members::join(&value, vm, |_| false), None);
         }
         let vms: Vec<_> = members::read(&value).collect();
         assert_eq!(
             (vms.len(), vms.first(), vms.last()),
             (MAX_MEMBERS, Some(&44), Some(&299))
+        );
+        let value = members::join(&value, 299, |vm| vm < 290).unwrap();
+        assert_eq!(
+            members::read(&value).collect::<Vec<_>>(),
+            (290..300).collect::<Vec<_>>()
         );
     }
 

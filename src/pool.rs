@@ -381,13 +381,13 @@ impl Pool {
         sent.slot = slot;
         sent.computing_ms = sent.ttft_ms.map(|ttft_ms| ttft_ms - endpoint.queueing.ms());
         endpoint.cooldown.picked(now, &config.pick);
+        sent.is_alone = endpoint.is_ours_alone(now);
         sent.ticket =
             Some(
                 endpoint
                     .own
                     .send(to_u32(miss), sent.streams, self.ranked.cold(), rate, now),
             );
-        sent.is_alone = endpoint.others.awaiting_first == 0;
         endpoint.sent_more();
         sent.tentative = state == RecordState::Tentative;
         let recorded = self.index.record(&sent.blocks, slot, state, now);
@@ -719,9 +719,6 @@ impl Pool {
 
     /// Sums up what the workers that are not silent have in flight.
     pub fn sum_others(&mut self, now: Millis) {
-        self.exchange
-            .members
-            .retain(|member| !member.is_forgotten(now));
         self.table.clear_others();
         for member in self
             .exchange
@@ -797,6 +794,7 @@ fn signals(endpoint: &Endpoint, adapter: Option<u64>, stale_after_ms: u64, now: 
         waiting_own: endpoint.waiting_own,
         inflight: own.inflight.saturating_add(others.inflight),
         prefill_tokens: endpoint.prefill_tokens(now),
+        unseen_tokens: endpoint.unseen_tokens(now),
         awaiting_first: endpoint.awaiting_first(),
         streams: own
             .streams()

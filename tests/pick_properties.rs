@@ -22,6 +22,7 @@ fn signals(rng: &mut fastrand::Rng) -> Signals {
         waiting_own: rng.u32(..3),
         inflight: awaiting_first + rng.u32(..10),
         prefill_tokens: f64::from(awaiting_first) * 3000.0 * rng.f64(),
+        unseen_tokens: rng.f64() * 4000.0,
         awaiting_first,
         streams: rng.u32(..10),
         failure: if rng.u8(..4) == 0 { rng.f64() } else { 0.0 },

@@ -38,6 +38,9 @@ pub struct Endpoint {
     /// the engine spoke somewhere in between. Taken too low, our own requests would count twice.
     pub waiting_own: u32,
     awaiting_peak: u32,
+    /// What the engine, by its own counters, still had to compute of the prompts that it had begun when
+    /// [`Self::load`] was new, tokens, whoever sent them.
+    begun_tokens: f64,
     /// Our own counts.
     pub own: Own,
     /// What other workers have in flight here, as they tell.
@@ -90,6 +93,7 @@ impl Endpoint {
             text_print: 0,
             waiting_own: 0,
             awaiting_peak: 0,
+            begun_tokens: 0.0,
             own: Own::new(generation),
             others: Others::default(),
             cooldown: Cooldown::default(),
@@ -130,10 +134,50 @@ impl Endpoint {
             Reading::Same
         };
         self.learn_outer_tier(&load);
+        self.begun_tokens = if reading == Reading::Restarted {
+            0.0
+        } else {
+            self.begun(&load, at)
+        };
         self.load = load;
         self.load_at = Some(at);
         self.waiting_own = self.awaiting_peak.max(self.awaiting_first());
         reading
+    }
+
+    /// What is begun and not computed at a new reading. An engine counts a prompt's tokens, and those of them
+    /// that it had cached, when it begins with it; what it began since the last reading bounds what it is at.
+    fn begun(&self, load: &Load, at: Millis) -> f64 {
+        let computed = |load: &Load| Some(load.prefix_queries? - load.prefix_hits?);
+        let (Some(before), Some(after), Some(since)) =
+            (computed(&self.load), computed(load), self.load_at)
+        else {
+            return 0.0;
+        };
+        let left = self.begun_tokens - to_f64(at.since(since)) * self.prefill_rate();
+        let new = after - before;
+        if new > 0.0 {
+            (left + new).clamp(0.0, new)
+        } else {
+            left.max(0.0)
+        }
+    }
+
+    /// What the engine computes beyond what this gateway sent, as far as its counters tell, tokens.
+    #[must_use]
+    pub fn unseen_tokens(&self, now: Millis) -> f64 {
+        let since_ms = self.load_at.map_or(0, |at| now.since(at));
+        let begun = self.begun_tokens - to_f64(since_ms) * self.prefill_rate();
+        (begun - self.prefill_tokens(now)).max(0.0)
+    }
+
+    /// Whether, as far as one can tell, nothing of others is before the engine.
+    #[must_use]
+    pub fn is_ours_alone(&self, now: Millis) -> bool {
+        let waiting = self.load.waiting.unwrap_or(0.0);
+        self.others.awaiting_first == 0
+            && f64::from(waiting) <= f64::from(self.waiting_own)
+            && self.unseen_tokens(now) == 0.0
     }
 
     /// Requests of this gateway, all workers, without a first token.

@@ -51,7 +51,7 @@ fn write(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, now: 
 }
 
 /// Joins the workers of a cluster, and learns who they are.
-pub fn join(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str) {
+pub fn join(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, now: Millis) {
     let Some((pool, ..)) = engine.pool(cluster) else {
         return;
     };
@@ -59,15 +59,26 @@ pub fn join(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str) {
         return;
     }
     let me = worker.identity.vm;
+    let known = &pool.exchange().members;
     let mut others = Vec::new();
     shared::update(
         &worker.identity.rule_key(rule, MEMBERS, cluster),
         |current| {
             others = members::read(current).filter(|vm| *vm != me).collect();
-            members::join(current, me)
+            let gone = |vm| {
+                known
+                    .iter()
+                    .find(|member| member.vm == vm)
+                    .is_some_and(|member| member.is_gone(now))
+            };
+            members::join(current, me, gone)
         },
     );
-    pool.exchange().listen(others.into_iter());
+    let exchange = pool.exchange();
+    exchange
+        .members
+        .retain(|member| others.contains(&member.vm));
+    exchange.listen(others.into_iter());
 }
 
 /// Hears what the others told about a cluster since the last time: their counts, and so much of their logs.

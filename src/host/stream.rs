@@ -223,7 +223,7 @@ impl Stream {
 fn prepare(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, now: Millis) {
     if engine.is_listing_due(cluster, now) {
         gateway::refresh(worker, rule, engine, cluster, now);
-        exchange::join(worker, rule, engine, cluster);
+        exchange::join(worker, rule, engine, cluster, now);
         engine.listing_seen(cluster, now);
     }
     exchange::hear(worker, rule, engine, cluster, now);

@@ -4,8 +4,8 @@
 //! cost = (backlog + miss x (1 + scarcity)) x pace + wait + decode + kv + adapter + failure
 //! ```
 //!
-//! - backlog: uncached tokens ahead of us. Our own are counted exactly; others' are their waiting
-//!   requests times the usual miss.
+//! - backlog: uncached tokens ahead of us. Our own are counted exactly; others' are what the engine is
+//!   computing beyond ours, by its own counters, and their waiting requests times the usual miss.
 //! - miss: prompt tokens less those matched, cheaper where an outer KV tier answers.
 //! - scarcity: while every endpoint has requests waiting, a token computed twice delays all behind
 //!   it, so following a cache is worth more than this request's own gain. Greedy choices without
@@ -48,7 +48,7 @@ const IDLE_REQUESTS: f64 = 0.3;
 /// Share of requests by others that may be an error of measurement.
 const UNSEEN_NOISE: f64 = 0.2;
 /// Share of requests by others at which every second unknown prompt is taken for theirs.
-const UNSEEN_HALF: f64 = 0.05;
+const UNSEEN_HALF: f64 = 0.01;
 /// How much of a prompt the home may cost more, where others may have to find it as well.
 const UNSEEN_TIE: f64 = 0.5;
 /// Requests waiting at an endpoint that end its wider tie: a burst has to leave its home.
@@ -155,7 +155,11 @@ impl Pool {
                 pool.pace.add(sane(1.0 / rate, 0.0), 1.0);
             }
             pool.cold.add(sane(signals.cold_recent, 0.0), 1.0);
-            let queue = f64::from(signals.awaiting_first) + IDLE_REQUESTS;
+            let mut queue = f64::from(signals.awaiting_first) + IDLE_REQUESTS;
+            queue += weight * others(signals.waiting, signals.waiting_own).unwrap_or(0.0);
+            if ask.mean_miss_tokens > 0.0 {
+                queue += (sane(signals.unseen_tokens, 0.0) / ask.mean_miss_tokens).min(1.0);
+            }
             pool.idleness.add(1.0 / queue, 1.0);
             prefill += sane(signals.prefill_tokens, 0.0);
             awaiting += f64::from(signals.awaiting_first);
@@ -215,7 +219,8 @@ impl Pool {
         let waiting = self
             .waiting
             .blend(others(signals.waiting, signals.waiting_own), fresh);
-        let backlog = sane(signals.prefill_tokens, WORST) + waiting * self.miss_tokens;
+        let unseen = sane(signals.unseen_tokens, 0.0) + waiting * self.miss_tokens;
+        let backlog = sane(signals.prefill_tokens, WORST) + unseen;
         let own = backlog + miss;
         let shared = own + miss * self.scarcity;
         let wait = f64::from(signals.awaiting_first) * REQUEST_TOKENS;
@@ -248,7 +253,11 @@ impl Pool {
     /// What counts as a near tie.
     fn reach(&self, ask: &Ask, options: &PickOptions, scores: &[Entry]) -> Reach {
         let near = (cheapest(scores) * options.tie_ratio).max(f64::from(options.tie_tokens));
-        let unseen = if self.is_cold(ask) { self.unseen } else { 0.0 };
+        let unseen = if ask.later_turn || self.is_cold(ask) {
+            self.unseen
+        } else {
+            0.0
+        };
         let wide = near + UNSEEN_TIE * unseen * sane(ask.prompt_tokens, 0.0);
         Reach { near, wide }
     }

@@ -78,6 +78,8 @@ pub struct Signals {
     pub inflight: u32,
     /// Uncached tokens this gateway sent that gave no first token yet, less what is surely computed.
     pub prefill_tokens: f64,
+    /// Tokens that the engine computes for others, beyond [`Self::prefill_tokens`], by its own counters.
+    pub unseen_tokens: f64,
     /// Requests behind [`Self::prefill_tokens`].
     pub awaiting_first: u32,
     /// Requests of this gateway past their first token.

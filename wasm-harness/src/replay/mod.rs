@@ -4,7 +4,7 @@
 //! workload -> requests -> simulate (event queue) <-> engine (cache, prefill, decodes)
 //!                            |  ^
 //!                            v  |  picks and what a gateway gets to see
-//!                         Gateway: rules of the field | warmroute | (oracle: sees all)
+//!                         Gateway: rules of the field | the built plugin | (oracle: sees all)
 //! ```
 //!
 //! Time is simulated, in milliseconds. A run depends on nothing but its options and its seed.
@@ -18,9 +18,6 @@ pub mod report;
 pub mod rules;
 pub mod simulate;
 pub mod workload;
-
-#[cfg(test)]
-mod tests;
 
 use engine::Metrics;
 

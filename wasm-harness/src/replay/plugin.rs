@@ -17,7 +17,7 @@ use crate::host::{
 };
 
 const CLUSTER: &str = "outbound|80||engines";
-/// VM memory in use does not depend on time: workers tick at different moments, as threads do.
+/// Workers tick at different moments, as threads do.
 const TICK_SPREAD_MS: u64 = 37;
 
 /// How plugin and engines are set up.
@@ -69,8 +69,8 @@ impl Process {
     /// The plugin does not come up, or refuses its configuration.
     pub fn worker(&mut self) -> Result<Worker> {
         // Seeds come from the clock and the VM's number: no two alike, and the same in every run.
-        self.host
-            .set_now_ms(self.start_ms + self.workers * TICK_SPREAD_MS);
+        let apart_ms = self.start_ms + self.workers * TICK_SPREAD_MS;
+        self.host.set_now_ms(apart_ms.max(self.host.now_ms()));
         self.workers += 1;
         let mut vm = Vm::with_options(&self.artifact, &self.host, VmOptions::default())?;
         ensure!(
@@ -131,6 +131,13 @@ impl Worker {
     #[must_use]
     pub fn vm(&self) -> &Vm {
         &self.vm
+    }
+
+    /// What the plugin says of an open request's decision (`debug.header`), once it was accepted.
+    #[must_use]
+    pub fn decision(&self, request: usize) -> Option<String> {
+        let seen = self.vm.seen(self.open.get(&request)?.stream)?;
+        seen.downstream.header("x-warmroute-decision")
     }
 
     fn set_clock(&self, now_ms: f64) {
