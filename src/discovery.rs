@@ -188,7 +188,7 @@ impl Discovery {
                 telemetry.add(Counter::ListingFailures, u64::from(!listed));
             }
             Call::Scrape { cluster, address } => {
-                self.scraped(cluster, address, answer, telemetry, now)
+                self.scraped(cluster, address, answer, telemetry, now);
             }
         }
     }

@@ -105,9 +105,9 @@ impl Engine {
                 }
                 let load = scan::scan_escaped(text);
                 if load.is_unknown() {
-                    failed += 1
+                    failed += 1;
                 } else {
-                    read += 1
+                    read += 1;
                 }
                 Some((load, now, print))
             });

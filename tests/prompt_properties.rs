@@ -87,7 +87,7 @@ fn messages(rng: &mut fastrand::Rng) -> Vec<Value> {
 /// tool calls keep their order, which counts.
 fn spell(rng: &mut fastrand::Rng, value: &Value, shuffles: bool, out: &mut String) {
     let blank = |rng: &mut fastrand::Rng, out: &mut String| {
-        out.push_str(["", "", " ", "\n\t", "  "][rng.usize(0..5)])
+        out.push_str(["", "", " ", "\n\t", "  "][rng.usize(0..5)]);
     };
     blank(rng, out);
     match value {
@@ -311,9 +311,9 @@ fn what_is_accepted_is_what_a_parser_of_values_accepts() {
         let pieces = cut_up(&mut rng, &bytes);
         let got = try_read(Api::Chat, &small_blocks(), &pieces, BodyEnd::Complete);
         if valid {
-            good += 1
+            good += 1;
         } else {
-            bad += 1
+            bad += 1;
         }
         if !valid
             && got
