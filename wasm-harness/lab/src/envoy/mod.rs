@@ -185,7 +185,10 @@ impl Envoy {
     fn log_tail(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
-        let tail = lines.get(lines.len().saturating_sub(12)..);
+        // What ended it stands first in a message that may go on with the whole bootstrap.
+        let critical = lines.iter().position(|line| line.contains("[critical]"));
+        let from = critical.unwrap_or(lines.len().saturating_sub(12));
+        let tail = lines.get(from..lines.len().min(from + 12));
         tail.unwrap_or_default().join("\n")
     }
 }
