@@ -179,6 +179,8 @@ fn chain(walk: Walk, start: u64, cut: Option<Cut>) -> Prompt {
                 .unwrap_or(start);
             mix(value, tail)
         }
+        // How much of a text that was cut stands in its tail depends on the pieces it came in.
+        None if cut.is_some() => value,
         None => mix(value, tail),
     };
     let previous = facts.seed(SeedField::Previous);
