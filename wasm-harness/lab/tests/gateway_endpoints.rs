@@ -85,9 +85,9 @@ async fn an_engine_dies_in_mid_run_and_comes_back() {
         .await
         .unwrap();
         until_named(&stage, &address.to_string(), true).await;
-        // Its failures still count a little; many new prompts at once reach it all the same.
+        // Its failures are half forgotten every ten seconds; many new prompts at once reach it.
         for round in 0.. {
-            assert!(round < 10, "it is named but never picked");
+            assert!(round < 90, "it is named but never picked");
             let seeds = 5000 + round * 24..5024 + round * 24;
             let asked =
                 seeds.map(|seed| async move { stage_ref.steered(&body(seed, 1)).await.unwrap() });
@@ -95,6 +95,7 @@ async fn an_engine_dies_in_mid_run_and_comes_back() {
             if back.counts().finished > 0 {
                 break;
             }
+            tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         }
         stage
             .until("warmroute_inflight", |count| count == 0)

@@ -186,8 +186,9 @@ impl Envoy {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         // What ended it stands first in a message that may go on with the whole bootstrap.
-        let critical = lines.iter().position(|line| line.contains("[critical]"));
-        let from = critical.unwrap_or(lines.len().saturating_sub(12));
+        let is_serious = |line: &&str| line.contains("[error]") || line.contains("[critical]");
+        let serious = lines.iter().position(|line| is_serious(&line));
+        let from = serious.unwrap_or(lines.len().saturating_sub(12));
         let tail = lines.get(from..lines.len().min(from + 12));
         tail.unwrap_or_default().join("\n")
     }
