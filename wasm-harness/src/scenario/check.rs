@@ -59,6 +59,12 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Difference> {
             }
         }
     }
+    if outcome.all_ended {
+        for name in ["warmroute_inflight", "warmroute_backlog_tokens"] {
+            let left = outcome.metrics.get(name).unwrap_or(&0);
+            found.compare(&format!("{name} after all streams ended"), &0, left);
+        }
+    }
     for (name, wanted) in &scenario.expect.metrics {
         found.compare(
             &format!("metric {name}"),
