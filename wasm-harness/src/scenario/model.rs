@@ -281,7 +281,7 @@ pub struct Request {
     pub hold_after_bytes: Option<usize>,
     /// Where it must go.
     pub pick: Pick,
-    /// Headers that the upstream must get; null = must not get.
+    /// Headers that the upstream must get; null = must not get, `*a*` = a value with `a` in it.
     #[serde(default)]
     pub upstream_headers: BTreeMap<String, Option<String>>,
     /// Status of a reply that the gateway or the plugin must give instead.
@@ -366,7 +366,7 @@ pub struct Response {
     /// The answer goes on: its end does not come, the stream stays open for an `abort`.
     #[serde(default)]
     pub goes_on: bool,
-    /// Headers that the client must get; null = must not get.
+    /// Headers that the client must get; null = must not get, `*a*` = a value with `a` in it.
     #[serde(default)]
     pub downstream_headers: BTreeMap<String, Option<String>>,
 }
@@ -381,6 +381,8 @@ fn ok() -> u16 {
 pub struct Expect {
     /// The plugin refuses its configuration; no step is played then.
     pub config_refused: bool,
+    /// Different endpoints among all picks.
+    pub endpoints_picked_at_least: usize,
     /// Counters and gauges at the end, by full name. Others are free.
     pub metrics: BTreeMap<String, u64>,
 }

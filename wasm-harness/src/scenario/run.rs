@@ -50,6 +50,7 @@ struct Player<'a> {
     vms: Vec<Vm>,
     hosts: Vec<Host>,
     callouts: Callouts,
+    has_lost_streams: bool,
     open: BTreeMap<String, Open<'a>>,
     outcome: Outcome,
 }
@@ -93,6 +94,7 @@ pub fn run_in_harness(scenario: &Scenario, artifact: &Artifact) -> Result<Outcom
         vms,
         hosts: Vec::new(),
         callouts: scenario.gateway.callouts,
+        has_lost_streams: false,
         open: BTreeMap::new(),
         outcome: Outcome::default(),
     };
@@ -191,7 +193,7 @@ impl<'a> Player<'a> {
         self.hosts = hosts.to_vec();
     }
 
-    /// The VM of a worker; its streams are gone with it.
+    /// A fresh VM for a worker; the streams of the one before are lost, as they stand.
     fn rebuild(&mut self, worker: usize) -> Result<(), Trap> {
         let fresh = match Vm::new(self.artifact, &self.gateway) {
             Ok(fresh) => fresh,
@@ -200,14 +202,19 @@ impl<'a> Player<'a> {
                 return Ok(());
             }
         };
-        let Some(vm) = self.vms.get_mut(worker) else {
+        if worker >= self.vms.len() {
             self.outcome.errors.push(format!("no worker {worker}"));
-            return Ok(());
-        };
-        *vm = fresh;
-        let accepted = vm.start(&self.config)?;
-        self.outcome.accepted &= accepted;
-        self.open.retain(|_, open| open.worker != worker);
+        }
+        let (lost, kept): (BTreeMap<_, _>, _) = std::mem::take(&mut self.open)
+            .into_iter()
+            .partition(|(_, open)| open.worker == worker);
+        self.open = kept;
+        self.has_lost_streams |= !lost.is_empty();
+        self.note_open(lost);
+        if let Some(vm) = self.vms.get_mut(worker) {
+            *vm = fresh;
+            self.outcome.accepted &= vm.start(&self.config)?;
+        }
         Ok(())
     }
 
@@ -397,16 +404,8 @@ impl<'a> Player<'a> {
             .insert(open.request.name.clone(), request);
     }
 
-    /// Streams that are still open are noted as they stand.
-    fn finish(mut self) -> Outcome {
-        self.outcome.all_ended = self.outcome.errors.is_empty() && self.open.is_empty();
-        if self.outcome.all_ended && self.outcome.accepted {
-            self.vms.iter_mut().for_each(Vm::clear_faults);
-            if let Err(trap) = self.pass_time(AFTERWARDS_MS) {
-                self.outcome.errors.push(trap.to_string());
-            }
-        }
-        for open in std::mem::take(&mut self.open).into_values() {
+    fn note_open(&mut self, streams: BTreeMap<String, Open<'a>>) {
+        for open in streams.into_values() {
             let Some(vm) = self.vms.get(open.worker) else {
                 continue;
             };
@@ -415,6 +414,20 @@ impl<'a> Player<'a> {
                 self.note(&open, &seen, hangs);
             }
         }
+    }
+
+    /// Streams that are still open are noted as they stand.
+    fn finish(mut self) -> Outcome {
+        self.outcome.all_ended =
+            self.outcome.errors.is_empty() && self.open.is_empty() && !self.has_lost_streams;
+        if self.outcome.all_ended && self.outcome.accepted {
+            self.vms.iter_mut().for_each(Vm::clear_faults);
+            if let Err(trap) = self.pass_time(AFTERWARDS_MS) {
+                self.outcome.errors.push(trap.to_string());
+            }
+        }
+        let open = std::mem::take(&mut self.open);
+        self.note_open(open);
         for vm in &self.vms {
             self.outcome.errors.extend_from_slice(vm.violations());
         }

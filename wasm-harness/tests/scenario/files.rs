@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use warmroute::fallback::Fallback;
 use warmroute_harness::host::Artifact;
 use warmroute_harness::scenario::{
-    Action, GatewayKind, Outcome, Pick, Run, Scenario, check, run_in_harness, run_native,
+    Action, GatewayKind, Outcome, Pick, Run, Scenario, Step, check, run_in_harness, run_native,
 };
 
 const KINDS: [GatewayKind; 2] = [GatewayKind::Higress, GatewayKind::Envoy];
@@ -130,6 +130,52 @@ fn every_reason_to_fall_back_is_in_a_file() {
     for reason in Fallback::ALL {
         let name = format!("warmroute_fallback_total.reason.{}", reason.name());
         assert!(named.contains(&name), "no file expects {name}");
+    }
+}
+
+/// Whatever a host function answers, and whenever: no trap, nothing hangs, no reply of our own, no byte
+/// of a body changed, and all counts go back to 0.
+#[test]
+fn any_host_function_may_fail() {
+    let (_, scenario) = files()
+        .into_iter()
+        .find(|(name, _)| name == "host-function-fails")
+        .expect("the file is there");
+    for artifact in KINDS.map(artifact) {
+        let imports = artifact.imports();
+        let functions = imports
+            .iter()
+            .filter_map(|import| import.strip_prefix("env."));
+        for function in functions {
+            for status in [2, 6, 10, 12] {
+                for nth in [None, Some(1), Some(3)] {
+                    let mut scenario = scenario.clone();
+                    let fault = Action::Fault {
+                        function: function.to_owned(),
+                        nth,
+                        status,
+                    };
+                    let step = Step {
+                        at_ms: None,
+                        action: fault,
+                    };
+                    scenario.steps.insert(0, step);
+                    let outcome = run_in_harness(&scenario, &artifact).expect("it comes up");
+                    // Where it goes, and what of it is shown, is free.
+                    let is_free =
+                        |place: &str| place.contains(": pick") || place.contains(" header ");
+                    let wrong: Vec<_> = check(&scenario, &outcome)
+                        .into_iter()
+                        .filter(|difference| !is_free(&difference.place))
+                        .map(|difference| difference.to_string())
+                        .collect();
+                    assert!(
+                        wrong.is_empty(),
+                        "{function}, {nth:?}: {status}: {wrong:#?}"
+                    );
+                }
+            }
+        }
     }
 }
 
