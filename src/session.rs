@@ -118,6 +118,12 @@ impl Session {
         }
     }
 
+    /// A request that no rule is for; `engine` is any of the configuration's, to count it.
+    pub fn no_rule(&mut self, engine: &mut Engine) {
+        engine.telemetry.add(Counter::Requests, 1);
+        self.pass(engine, Fallback::NoRule);
+    }
+
     /// Whether body events are wanted.
     #[must_use]
     pub fn is_reading(&self) -> bool {

@@ -20,6 +20,9 @@ pub const SUBSET_HEADER: &str = "x-gateway-destination-endpoint-subset";
 /// Asks an engine for its load, and its answer.
 const LOAD_FORMAT_HEADER: &str = "endpoint-load-metrics-format";
 const LOAD_HEADER: &str = "endpoint-load-metrics";
+/// What one callback can bring past the budget before the body is let go: the gateway answers 413 itself
+/// where its buffer holds more than its limit.
+const ONE_CALLBACK_BYTES: u32 = 1 << 20;
 /// How often levels are handed on and memory is looked at.
 const TICK_MS: u32 = 500;
 
@@ -117,8 +120,10 @@ pub fn steer(addresses: &str) -> Result<(), abi::Status> {
     abi::override_host(addresses.split(',').next().unwrap_or_default())
 }
 
-/// Lets the gateway hold a body of this size: its own default is 32 KiB.
+/// Lets the gateway hold a body of this size, and what comes in the callback that ends the holding: its own
+/// default is 32 KiB.
 pub fn raise_buffer_limit(bytes: u32) {
+    let bytes = bytes.saturating_add(ONE_CALLBACK_BYTES);
     let _ = abi::set_property("set_decoder_buffer_limit", bytes.to_string().as_bytes());
 }
 

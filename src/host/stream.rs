@@ -66,7 +66,12 @@ impl Stream {
             cluster: place.cluster.as_bytes(),
             authority: &place.authority,
             consumer: &place.consumer,
-        })?;
+        });
+        let Some(selected) = selected else {
+            let mut first = worker.engines.first()?.try_borrow_mut().ok()?;
+            self.session.no_rule(&mut first);
+            return None;
+        };
         self.engine = Some(selected);
         gateway::watch(&worker, selected, &place.cluster);
         self.cluster = place.cluster;

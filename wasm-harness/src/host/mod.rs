@@ -27,6 +27,8 @@ mod stream;
 mod table;
 mod vm;
 
+pub(crate) use functions::higress::host_list;
+
 pub use artifact::{Abi, Artifact};
 pub use gateway::{ClusterState, Gateway, Health, Options, Profile, UpstreamHost};
 pub use pairs::{HeaderMap, header, header_map};

@@ -21,6 +21,8 @@ pub struct StreamSpec {
     pub properties: BTreeMap<String, Vec<u8>>,
     /// The endpoint that served (`upstream.address`), readable from response headers on.
     pub upstream_address: Option<String>,
+    /// Endpoints that the router tried (`upstream.request_attempt_count`); 0 counts as 1.
+    pub attempts: u64,
     /// `response.code_details`, readable from response headers on.
     pub response_code_details: Option<String>,
 }

@@ -74,20 +74,37 @@ pub(super) fn answer(
 
 /// `GET /clusters?format=json` of Envoy's admin interface.
 fn clusters(cluster: &str, hosts: &[Host]) -> Value {
-    let statuses: Vec<Value> = hosts
-        .iter()
-        .map(|host| {
-            let (address, port) = host.address.rsplit_once(':').unwrap_or((&host.address, "0"));
-            let address = address.trim_start_matches('[').trim_end_matches(']');
-            let mut health = json!({ "eds_health_status": "HEALTHY" });
-            if host.health == Health::Unhealthy {
-                health["failed_active_health_check"] = json!(true);
-            }
-            json!({
-                "address": { "socket_address": { "address": address, "port_value": port.parse::<u16>().unwrap_or(0) } },
-                "health_status": health,
-            })
+    let statuses: Vec<Value> = cluster_names(cluster, hosts)
+        .into_iter()
+        .map(|name| {
+            let hosts = hosts.iter().filter(|host| host.is_in(name, cluster));
+            json!({ "name": name, "host_statuses": hosts.map(host_status).collect::<Vec<_>>() })
         })
         .collect();
-    json!({ "cluster_statuses": [{ "name": cluster, "host_statuses": statuses }] })
+    json!({ "cluster_statuses": statuses })
+}
+
+/// The gateway's cluster and those that hosts name.
+pub(super) fn cluster_names<'a>(cluster: &'a str, hosts: &'a [Host]) -> Vec<&'a str> {
+    let named = hosts.iter().filter_map(|host| host.cluster.as_deref());
+    let mut names: Vec<&str> = named.chain([cluster]).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn host_status(host: &Host) -> Value {
+    let (address, port) = host
+        .address
+        .rsplit_once(':')
+        .unwrap_or((&host.address, "0"));
+    let address = address.trim_start_matches('[').trim_end_matches(']');
+    let mut health = json!({ "eds_health_status": "HEALTHY" });
+    if host.health == Health::Unhealthy {
+        health["failed_active_health_check"] = json!(true);
+    }
+    json!({
+        "address": { "socket_address": { "address": address, "port_value": port.parse::<u16>().unwrap_or(0) } },
+        "health_status": health,
+    })
 }

@@ -1,6 +1,6 @@
 //! Compares an outcome with what its scenario expects.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::model::{Action, Pick, Request, Scenario};
@@ -58,6 +58,21 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Difference> {
                 _ => {}
             }
         }
+    }
+    if outcome.all_ended {
+        for name in ["warmroute_inflight", "warmroute_backlog_tokens"] {
+            let left = outcome.metrics.get(name).unwrap_or(&0);
+            found.compare(&format!("{name} after all streams ended"), &0, left);
+        }
+    }
+    let picks = outcome
+        .requests
+        .values()
+        .filter_map(|got| got.picked.as_ref());
+    let picked = picks.collect::<BTreeSet<_>>().len();
+    if picked < scenario.expect.endpoints_picked_at_least {
+        let wanted = scenario.expect.endpoints_picked_at_least;
+        found.add("endpoints picked", format!("at least {wanted}"), picked);
     }
     for (name, wanted) in &scenario.expect.metrics {
         found.compare(
@@ -146,11 +161,20 @@ impl Found {
     ) {
         for (header, value) in wanted {
             let there = got.and_then(|headers| headers.get(header));
-            self.compare(
-                &format!("{name}: {kind} header {header}"),
-                &value.as_ref(),
-                &there,
-            );
+            let part = value
+                .as_deref()
+                .and_then(|value| value.strip_prefix('*')?.strip_suffix('*'));
+            let holds = match (part, there) {
+                (Some(part), Some(there)) => there.contains(part),
+                _ => value.as_ref() == there,
+            };
+            if !holds {
+                self.add(
+                    &format!("{name}: {kind} header {header}"),
+                    format!("{value:?}"),
+                    format!("{there:?}"),
+                );
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ mod answers;
 mod body;
 mod check;
 mod model;
+mod native;
 mod run;
 
 pub use body::{Body, Message};
@@ -20,4 +21,5 @@ pub use model::{
     Action, Callouts, Expect, GatewayKind, GatewaySetup, Health, Host, Levels, Pick, Request,
     Response, Run, Scenario, Step, Vllm,
 };
+pub use native::run_native;
 pub use run::{Outcome, RequestOutcome, run_in_harness};

@@ -1,6 +1,7 @@
 //! The file format of scenarios.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::Deserialize;
 
@@ -47,6 +48,18 @@ impl Scenario {
     /// No YAML, an unknown field, a value out of place; with its line.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         Ok(serde_saphyr::from_str(text)?)
+    }
+
+    /// The configuration's text on a gateway.
+    #[must_use]
+    pub fn config_text(&self, gateway: GatewayKind) -> String {
+        let mut config = self.config.clone();
+        let own = match gateway {
+            GatewayKind::Envoy => &self.config_on_envoy,
+            GatewayKind::Higress => &self.config_on_higress,
+        };
+        config.extend(own.clone());
+        serde_json::Value::Object(config).to_string()
     }
 
     /// Whether it is about this gateway.
@@ -104,6 +117,8 @@ pub struct GatewaySetup {
     pub cuts_last_frame: bool,
     /// What becomes of the plugin's own calls.
     pub callouts: Callouts,
+    /// Worker threads, each with a VM of its own.
+    pub workers: usize,
 }
 
 impl Default for GatewaySetup {
@@ -115,6 +130,7 @@ impl Default for GatewaySetup {
             buffer_limit_bytes: None,
             cuts_last_frame: false,
             callouts: Callouts::Answered,
+            workers: 1,
         }
     }
 }
@@ -138,6 +154,8 @@ pub enum Callouts {
 pub struct Host {
     /// `ip:port`.
     pub address: String,
+    /// The cluster that it belongs to; absent = the gateway's.
+    pub cluster: Option<String>,
     /// Its health.
     #[serde(default)]
     pub health: Health,
@@ -145,6 +163,14 @@ pub struct Host {
     pub vllm: Option<Vllm>,
     /// Its metrics, word for word; wins over `vllm`.
     pub metrics: Option<String>,
+}
+
+impl Host {
+    /// Whether it belongs to cluster `name`; `default` is the gateway's own.
+    #[must_use]
+    pub fn is_in(&self, name: &str, default: &str) -> bool {
+        self.cluster.as_deref().unwrap_or(default) == name
+    }
 }
 
 /// A host's health.
@@ -194,7 +220,7 @@ pub enum Action {
     Request(Box<Request>),
     /// The client sends the rest of the request of this name, held back until now.
     Finish(String),
-    /// The upstream answers; the stream ends.
+    /// The upstream answers; the stream ends with the answer.
     Response(Response),
     /// The client goes away in the middle of the request of this name.
     Abort(String),
@@ -211,6 +237,10 @@ pub enum Action {
     },
     /// Host functions work again.
     ClearFaults,
+    /// What becomes of the plugin's own calls from now on.
+    Callouts(Callouts),
+    /// The VM of this worker is gone with its streams; a fresh one takes its place.
+    Rebuild(usize),
     /// Time passes with ticks.
     Wait,
 }
@@ -221,6 +251,13 @@ pub enum Action {
 pub struct Request {
     /// Its name in this file.
     pub name: String,
+    /// The worker that serves it, from 0.
+    #[serde(default)]
+    pub worker: usize,
+    /// The cluster that it goes to; absent = the gateway's.
+    pub cluster: Option<String>,
+    /// The route that it takes; absent = the gateway's.
+    pub route: Option<String>,
     /// HTTP method.
     #[serde(default = "post")]
     pub method: String,
@@ -244,7 +281,7 @@ pub struct Request {
     pub hold_after_bytes: Option<usize>,
     /// Where it must go.
     pub pick: Pick,
-    /// Headers that the upstream must get; null = must not get.
+    /// Headers that the upstream must get; null = must not get, `*a*` = a value with `a` in it.
     #[serde(default)]
     pub upstream_headers: BTreeMap<String, Option<String>>,
     /// Status of a reply that the gateway or the plugin must give instead.
@@ -252,6 +289,33 @@ pub struct Request {
     /// It must hang.
     #[serde(default)]
     pub hangs: bool,
+}
+
+impl Request {
+    /// `:authority`, which a header of this name sets.
+    #[must_use]
+    pub fn authority(&self) -> &str {
+        let named = self.headers.get(":authority");
+        named.map_or("llm.example", String::as_str)
+    }
+
+    /// The chunks of a body of `total` bytes from `sent` on, each with whether it ends the request; all
+    /// of them when `rest`, else up to where the request holds.
+    #[must_use]
+    pub fn plan(&self, mut sent: usize, total: usize, rest: bool) -> Vec<(Range<usize>, bool)> {
+        let held = self.hold_after_bytes.filter(|_| !rest);
+        let until = held.unwrap_or(total).min(total);
+        let mut sizes = self.chunks.iter().copied();
+        let mut size = total;
+        let mut plan = Vec::new();
+        while sent < until {
+            size = sizes.next().unwrap_or(size).max(1);
+            let end = sent.saturating_add(size).min(until);
+            plan.push((sent..end, end == total && self.trailers.is_none()));
+            sent = end;
+        }
+        plan
+    }
 }
 
 fn post() -> String {
@@ -291,13 +355,18 @@ pub struct Response {
     pub status: u16,
     /// Who served; absent = who was picked.
     pub served_by: Option<String>,
+    /// How many endpoints the gateway tried; absent = 1.
+    pub attempts: Option<u64>,
     /// More headers.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
     /// Body chunks, word for word.
     #[serde(default)]
     pub body: Vec<String>,
-    /// Headers that the client must get; null = must not get.
+    /// The answer goes on: its end does not come, the stream stays open for an `abort`.
+    #[serde(default)]
+    pub goes_on: bool,
+    /// Headers that the client must get; null = must not get, `*a*` = a value with `a` in it.
     #[serde(default)]
     pub downstream_headers: BTreeMap<String, Option<String>>,
 }
@@ -312,6 +381,8 @@ fn ok() -> u16 {
 pub struct Expect {
     /// The plugin refuses its configuration; no step is played then.
     pub config_refused: bool,
+    /// Different endpoints among all picks.
+    pub endpoints_picked_at_least: usize,
     /// Counters and gauges at the end, by full name. Others are free.
     pub metrics: BTreeMap<String, u64>,
 }

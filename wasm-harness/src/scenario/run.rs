@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use super::answers;
-use super::model::{Action, Host, Request, Response, Scenario};
+use super::model::{Action, Callouts, GatewayKind, Host, Request, Response, Scenario};
 use crate::host::{
     Abi, Artifact, Fault, Gateway, HeaderMap, HostError, Nth, Options, Profile, Seen, StreamId,
     StreamSpec, Trap, Vm,
@@ -20,6 +18,8 @@ pub struct Outcome {
     pub requests: BTreeMap<String, RequestOutcome>,
     /// Counters and gauges by full name.
     pub metrics: BTreeMap<String, u64>,
+    /// All streams have ended, and time has passed since for a tick.
+    pub all_ended: bool,
     /// Traps, violations of the host's rules, steps that name a request that is not there.
     pub errors: Vec<String>,
 }
@@ -43,29 +43,38 @@ pub struct RequestOutcome {
 
 struct Player<'a> {
     scenario: &'a Scenario,
+    artifact: &'a Artifact,
+    config: String,
     gateway: Gateway,
-    vm: Vm,
+    /// One a worker.
+    vms: Vec<Vm>,
     hosts: Vec<Host>,
+    callouts: Callouts,
+    has_lost_streams: bool,
     open: BTreeMap<String, Open<'a>>,
     outcome: Outcome,
 }
 
 struct Open<'a> {
+    worker: usize,
     stream: StreamId,
     request: &'a Request,
     body: Vec<u8>,
     sent: usize,
 }
 
+/// Time that passes after the last step, when all streams have ended: every VM has ticked then.
+const AFTERWARDS_MS: u64 = 1_000;
+
 /// Plays a scenario; the gateway is the one whose ABI the artifact exports (0.2.100 = Higress).
 ///
 /// # Errors
 /// The artifact does not come up at all. A trap later is part of the outcome.
 pub fn run_in_harness(scenario: &Scenario, artifact: &Artifact) -> Result<Outcome, HostError> {
-    let profile = if artifact.abi() == Abi::V0_2_100 {
-        Profile::Higress
+    let (profile, kind) = if artifact.abi() == Abi::V0_2_100 {
+        (Profile::Higress, GatewayKind::Higress)
     } else {
-        Profile::Envoy
+        (Profile::Envoy, GatewayKind::Envoy)
     };
     let mut options = Options::new(profile);
     options.cuts_last_frame = scenario.gateway.cuts_last_frame;
@@ -74,34 +83,31 @@ pub fn run_in_harness(scenario: &Scenario, artifact: &Artifact) -> Result<Outcom
         .buffer_limit_bytes
         .unwrap_or(options.buffer_limit_bytes);
     let gateway = Gateway::with_options(profile, options);
-    let vm = Vm::new(artifact, &gateway)?;
+    let vms = (0..scenario.gateway.workers.max(1))
+        .map(|_| Vm::new(artifact, &gateway))
+        .collect::<Result<_, _>>()?;
     let mut player = Player {
         scenario,
+        artifact,
+        config: scenario.config_text(kind),
         gateway,
-        vm,
+        vms,
         hosts: Vec::new(),
+        callouts: scenario.gateway.callouts,
+        has_lost_streams: false,
         open: BTreeMap::new(),
         outcome: Outcome::default(),
     };
-    if let Err(trap) = player.play(profile) {
+    if let Err(trap) = player.play() {
         player.outcome.errors.push(trap.to_string());
     }
     Ok(player.finish())
 }
 
-fn config_text(scenario: &Scenario, profile: Profile) -> String {
-    let mut config = scenario.config.clone();
-    let own = match profile {
-        Profile::Envoy => &scenario.config_on_envoy,
-        Profile::Higress => &scenario.config_on_higress,
-    };
-    config.extend(own.clone());
-    Value::Object(config).to_string()
-}
-
-fn header_pairs(first: &[(&str, &str)], more: &BTreeMap<String, String>) -> HeaderMap {
+pub(super) fn header_pairs(first: &[(&str, &str)], more: &BTreeMap<String, String>) -> HeaderMap {
     let mut map = crate::host::header_map(first);
-    map.extend(more.iter().map(|(name, value)| {
+    let more = more.iter().filter(|(name, _)| *name != ":authority");
+    map.extend(more.map(|(name, value)| {
         (
             name.to_ascii_lowercase().into_bytes(),
             value.clone().into_bytes(),
@@ -111,18 +117,20 @@ fn header_pairs(first: &[(&str, &str)], more: &BTreeMap<String, String>) -> Head
 }
 
 impl<'a> Player<'a> {
-    fn play(&mut self, profile: Profile) -> Result<(), Trap> {
+    fn play(&mut self) -> Result<(), Trap> {
         self.set_hosts(&self.scenario.hosts);
         self.gateway.set_cluster(
             &self.scenario.gateway.admin_cluster,
             crate::host::ClusterState::Up,
         );
-        self.outcome.accepted = self.vm.start(&config_text(self.scenario, profile))?;
+        self.outcome.accepted = true;
+        for vm in &mut self.vms {
+            self.outcome.accepted &= vm.start(&self.config)?;
+        }
         if !self.outcome.accepted {
             return Ok(());
         }
-        self.vm.poll()?;
-        self.answer_callouts()?;
+        self.pass_time(0)?;
         let start_ms = self.gateway.now_ms();
         for step in &self.scenario.steps {
             let target_ms = start_ms.saturating_add(step.at_ms.unwrap_or(0));
@@ -135,41 +143,79 @@ impl<'a> Player<'a> {
 
     /// Time moves in steps of at most 50 ms, so that answers come close to their calls.
     fn pass_time(&mut self, mut ms: u64) -> Result<(), Trap> {
-        while ms > 0 {
-            let step = ms.min(50);
-            self.vm.advance(step)?;
+        loop {
+            for vm in &mut self.vms {
+                vm.poll()?;
+            }
             self.answer_callouts()?;
+            if ms == 0 {
+                return Ok(());
+            }
+            let step = ms.min(50);
+            self.gateway.advance(step);
             ms -= step;
         }
-        Ok(())
     }
 
     /// Answers what waits; a plugin that calls again in every answer is stopped after 1,000.
     fn answer_callouts(&mut self) -> Result<(), Trap> {
-        for _ in 0..1000 {
-            let Some(call) = self.vm.callouts().first().cloned() else {
-                return Ok(());
-            };
-            let setup = &self.scenario.gateway;
-            let Some((headers, body)) =
-                answers::answer(setup.callouts, &setup.cluster, &self.hosts, &call)
-            else {
-                return Ok(());
-            };
-            self.vm.answer_callout(call.id, headers, &body)?;
+        for vm in &mut self.vms {
+            for _ in 0..1000 {
+                let Some(call) = vm.callouts().first().cloned() else {
+                    break;
+                };
+                let cluster = &self.scenario.gateway.cluster;
+                let Some((headers, body)) =
+                    answers::answer(self.callouts, cluster, &self.hosts, &call)
+                else {
+                    break;
+                };
+                vm.answer_callout(call.id, headers, &body)?;
+            }
+            if self.callouts != Callouts::Never && !vm.callouts().is_empty() {
+                self.outcome
+                    .errors
+                    .push("the plugin calls again and again in its own answers".to_owned());
+            }
         }
-        self.outcome
-            .errors
-            .push("the plugin calls again and again in its own answers".to_owned());
         Ok(())
     }
 
     fn set_hosts(&mut self, hosts: &[Host]) {
+        let cluster = &self.scenario.gateway.cluster;
+        let mut names = answers::cluster_names(cluster, hosts);
+        names.extend(answers::cluster_names(cluster, &self.hosts));
+        for name in names {
+            let hosts = hosts.iter().filter(|host| host.is_in(name, cluster));
+            self.gateway
+                .set_hosts(name, hosts.map(answers::upstream_host).collect());
+        }
         self.hosts = hosts.to_vec();
-        self.gateway.set_hosts(
-            &self.scenario.gateway.cluster,
-            hosts.iter().map(answers::upstream_host).collect(),
-        );
+    }
+
+    /// A fresh VM for a worker; the streams of the one before are lost, as they stand.
+    fn rebuild(&mut self, worker: usize) -> Result<(), Trap> {
+        let fresh = match Vm::new(self.artifact, &self.gateway) {
+            Ok(fresh) => fresh,
+            Err(error) => {
+                self.outcome.errors.push(error.to_string());
+                return Ok(());
+            }
+        };
+        if worker >= self.vms.len() {
+            self.outcome.errors.push(format!("no worker {worker}"));
+        }
+        let (lost, kept): (BTreeMap<_, _>, _) = std::mem::take(&mut self.open)
+            .into_iter()
+            .partition(|(_, open)| open.worker == worker);
+        self.open = kept;
+        self.has_lost_streams |= !lost.is_empty();
+        self.note_open(lost);
+        if let Some(vm) = self.vms.get_mut(worker) {
+            *vm = fresh;
+            self.outcome.accepted &= vm.start(&self.config)?;
+        }
+        Ok(())
     }
 
     fn act(&mut self, action: &'a Action) -> Result<(), Trap> {
@@ -181,7 +227,7 @@ impl<'a> Player<'a> {
                 Ok(())
             }),
             Action::Response(response) => {
-                self.with_open(&response.to, |player, open| player.respond(&open, response))
+                self.with_open(&response.to, |player, open| player.respond(open, response))
             }
             Action::Abort(name) => self.with_open(name, |player, open| player.close(&open)),
             Action::Hosts(hosts) => {
@@ -193,18 +239,24 @@ impl<'a> Player<'a> {
                 nth,
                 status,
             } => {
-                let nth = nth.map_or(Nth::Every, Nth::Only);
-                self.vm.add_fault(Fault {
-                    function: function.clone(),
-                    nth,
-                    status: *status,
-                });
+                for vm in &mut self.vms {
+                    vm.add_fault(Fault {
+                        function: function.clone(),
+                        nth: nth.map_or(Nth::Every, Nth::Only),
+                        status: *status,
+                    });
+                }
                 Ok(())
             }
             Action::ClearFaults => {
-                self.vm.clear_faults();
+                self.vms.iter_mut().for_each(Vm::clear_faults);
                 Ok(())
             }
+            Action::Callouts(callouts) => {
+                self.callouts = *callouts;
+                Ok(())
+            }
+            Action::Rebuild(worker) => self.rebuild(*worker),
             Action::Wait => Ok(()),
         }
     }
@@ -226,11 +278,16 @@ impl<'a> Player<'a> {
     fn request(&mut self, request: &'a Request) -> Result<(), Trap> {
         let setup = &self.scenario.gateway;
         let spec = StreamSpec {
-            route: setup.route.clone(),
-            cluster: setup.cluster.clone(),
+            route: request.route.as_ref().unwrap_or(&setup.route).clone(),
+            cluster: request.cluster.as_ref().unwrap_or(&setup.cluster).clone(),
             ..StreamSpec::default()
         };
-        let stream = self.vm.open_stream(spec)?;
+        let worker = request.worker;
+        let Some(vm) = self.vms.get_mut(worker) else {
+            self.outcome.errors.push(format!("no worker {worker}"));
+            return Ok(());
+        };
+        let stream = vm.open_stream(spec)?;
         let body = request
             .body
             .as_ref()
@@ -239,7 +296,7 @@ impl<'a> Player<'a> {
         let first = [
             (":method", &*request.method),
             (":path", &*request.path),
-            (":authority", "llm.example"),
+            (":authority", request.authority()),
         ];
         let mut headers = header_pairs(&first, &request.headers);
         if request.body.is_some() && !request.chunked {
@@ -249,8 +306,9 @@ impl<'a> Player<'a> {
             ));
         }
         let ends = body.is_empty() && request.trailers.is_none();
-        self.vm.request_headers(stream, headers, ends)?;
+        vm.request_headers(stream, headers, ends)?;
         let mut open = Open {
+            worker,
             stream,
             request,
             body,
@@ -265,55 +323,56 @@ impl<'a> Player<'a> {
 
     /// Sends body chunks by the request's plan; all of them when `rest`, else up to where it holds.
     fn send(&mut self, open: &mut Open<'a>, rest: bool) -> Result<(), Trap> {
-        let total = open.body.len();
-        let until = if rest {
-            total
-        } else {
-            open.request.hold_after_bytes.unwrap_or(total).min(total)
+        let Some(vm) = self.vms.get_mut(open.worker) else {
+            return Ok(());
         };
-        let mut plan = open.request.chunks.iter().copied();
-        let mut size = total;
-        while open.sent < until {
-            size = plan.next().unwrap_or(size).max(1);
-            let end = open.sent.saturating_add(size).min(until);
-            let chunk = open.body.get(open.sent..end).unwrap_or_default();
-            let last = end == total && open.request.trailers.is_none();
-            self.vm.request_body(open.stream, chunk, last)?;
-            open.sent = end;
+        for (range, last) in open.request.plan(open.sent, open.body.len(), rest) {
+            open.sent = range.end;
+            let chunk = open.body.get(range).unwrap_or_default();
+            vm.request_body(open.stream, chunk, last)?;
         }
         match &open.request.trailers {
-            Some(trailers) if until == total => self
-                .vm
-                .request_trailers(open.stream, header_pairs(&[], trailers)),
+            Some(trailers) if open.sent == open.body.len() => {
+                vm.request_trailers(open.stream, header_pairs(&[], trailers))
+            }
             _ => Ok(()),
         }
     }
 
-    fn respond(&mut self, open: &Open<'a>, response: &Response) -> Result<(), Trap> {
-        let picked = self
-            .vm
-            .seen(open.stream)
-            .and_then(|seen| seen.picked.as_deref());
+    fn respond(&mut self, open: Open<'a>, response: &Response) -> Result<(), Trap> {
+        let Some(vm) = self.vms.get_mut(open.worker) else {
+            return Ok(());
+        };
+        let picked = vm.seen(open.stream).and_then(|seen| seen.picked.as_deref());
         let picked = picked.map(|list| first_of(list).to_owned());
         let served_by = response.served_by.clone().or(picked);
-        self.vm
-            .update_spec(open.stream, |spec| spec.upstream_address = served_by);
+        vm.update_spec(open.stream, |spec| {
+            spec.upstream_address = served_by;
+            spec.attempts = response.attempts.unwrap_or(1);
+        });
         let headers = header_pairs(
             &[(":status", &response.status.to_string())],
             &response.headers,
         );
-        self.vm
-            .response_headers(open.stream, headers, response.body.is_empty())?;
+        let ends = response.body.is_empty() && !response.goes_on;
+        vm.response_headers(open.stream, headers, ends)?;
         for (place, chunk) in response.body.iter().enumerate() {
-            let last = place + 1 == response.body.len();
-            self.vm.response_body(open.stream, chunk.as_bytes(), last)?;
+            let last = place + 1 == response.body.len() && !response.goes_on;
+            vm.response_body(open.stream, chunk.as_bytes(), last)?;
         }
-        self.close(open)
+        if response.goes_on {
+            self.open.insert(open.request.name.clone(), open);
+            return Ok(());
+        }
+        self.close(&open)
     }
 
     fn close(&mut self, open: &Open<'a>) -> Result<(), Trap> {
-        let hangs = self.vm.hangs(open.stream);
-        let seen = self.vm.close(open.stream)?;
+        let Some(vm) = self.vms.get_mut(open.worker) else {
+            return Ok(());
+        };
+        let hangs = vm.hangs(open.stream);
+        let seen = vm.close(open.stream)?;
         self.note(open, &seen, hangs);
         Ok(())
     }
@@ -345,22 +404,40 @@ impl<'a> Player<'a> {
             .insert(open.request.name.clone(), request);
     }
 
-    /// Streams that are still open are noted as they stand.
-    fn finish(mut self) -> Outcome {
-        for open in std::mem::take(&mut self.open).into_values() {
-            let hangs = self.vm.hangs(open.stream);
-            if let Some(seen) = self.vm.seen(open.stream).cloned() {
+    fn note_open(&mut self, streams: BTreeMap<String, Open<'a>>) {
+        for open in streams.into_values() {
+            let Some(vm) = self.vms.get(open.worker) else {
+                continue;
+            };
+            let hangs = vm.hangs(open.stream);
+            if let Some(seen) = vm.seen(open.stream).cloned() {
                 self.note(&open, &seen, hangs);
             }
         }
-        self.outcome.errors.extend_from_slice(self.vm.violations());
+    }
+
+    /// Streams that are still open are noted as they stand.
+    fn finish(mut self) -> Outcome {
+        self.outcome.all_ended =
+            self.outcome.errors.is_empty() && self.open.is_empty() && !self.has_lost_streams;
+        if self.outcome.all_ended && self.outcome.accepted {
+            self.vms.iter_mut().for_each(Vm::clear_faults);
+            if let Err(trap) = self.pass_time(AFTERWARDS_MS) {
+                self.outcome.errors.push(trap.to_string());
+            }
+        }
+        let open = std::mem::take(&mut self.open);
+        self.note_open(open);
+        for vm in &self.vms {
+            self.outcome.errors.extend_from_slice(vm.violations());
+        }
         self.outcome.metrics = self.gateway.metrics();
         self.outcome
     }
 }
 
 /// The endpoint that is tried first; the others are for retries.
-fn first_of(list: &str) -> &str {
+pub(super) fn first_of(list: &str) -> &str {
     list.split(',').next().unwrap_or(list).trim()
 }
 

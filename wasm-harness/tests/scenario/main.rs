@@ -1,5 +1,7 @@
 //! The scenario format and its harness runner, on a guest that picks by rote.
 
+mod files;
+
 use std::path::PathBuf;
 
 use warmroute_harness::host::Artifact;

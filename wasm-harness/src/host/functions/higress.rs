@@ -21,14 +21,19 @@ pub(in crate::host) fn get_upstream_hosts(call: &mut Call<'_, '_>) -> Answer {
             .map(|cluster| cluster.hosts.clone())
     });
     let hosts = hosts.unwrap_or_default();
+    call.give_bytes(0, &host_list(&hosts))
+}
+
+/// The bytes of a list of hosts; none without hosts.
+pub(crate) fn host_list(hosts: &[UpstreamHost]) -> Vec<u8> {
     if hosts.is_empty() {
-        return call.give_bytes(0, &[]);
+        return Vec::new();
     }
     let pairs: Vec<_> = hosts
         .iter()
         .map(|host| (host.address.clone().into_bytes(), describe(host)))
         .collect();
-    call.give_bytes(0, &pairs::encode(&pairs))
+    pairs::encode(&pairs)
 }
 
 /// A host as pretty-printed JSON; text that is no UTF-8 cannot be told.

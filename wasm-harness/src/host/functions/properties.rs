@@ -83,7 +83,9 @@ fn of_response(stream: &Stream, path: &str) -> Option<Vec<u8>> {
                 .ok()?;
             Some(code.to_le_bytes().to_vec())
         }
-        "upstream.request_attempt_count" => Some(1_u64.to_le_bytes().to_vec()),
+        "upstream.request_attempt_count" => {
+            Some(stream.spec.attempts.max(1).to_le_bytes().to_vec())
+        }
         _ => None,
     }
 }

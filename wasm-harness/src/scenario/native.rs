@@ -1,0 +1,472 @@
+//! Plays a scenario on the core, compiled for this machine.
+//!
+//! Drives engines and sessions in the order of the plugin's own callbacks, without wasm and without a
+//! host: what the gateway adapters do between the two is done here in as few words. Hosts go in as the
+//! bytes that Higress gives, or through discovery and its published snapshot as on stock Envoy, so that
+//! parsing is part of it. One worker; no faults of host functions.
+
+use std::collections::BTreeMap;
+
+use warmroute::clock::Millis;
+use warmroute::config::{Config, ConfigId, EndpointSource, Plugin, RequestPlace};
+use warmroute::discovery::{Answer, Call, Discovery};
+use warmroute::endpoints::own::Ending;
+use warmroute::engine::Engine;
+use warmroute::pool::Served;
+use warmroute::request::BodyEnd;
+use warmroute::response::{is_event_stream, orca};
+use warmroute::session::{Head, Session, Step};
+use warmroute::telemetry::Counter;
+
+use super::answers;
+use super::model::{Action, Callouts, GatewayKind, Host, Request, Response, Scenario};
+use super::run::{Outcome, RequestOutcome, first_of, header_pairs};
+use crate::host::{Callout, HeaderMap, Health, UpstreamHost, header, host_list};
+
+const PICK_HEADER: &str = "x-gateway-destination-endpoint";
+const SUBSET_HEADER: &str = "x-gateway-destination-endpoint-subset";
+const LOAD_FORMAT_HEADER: &str = "endpoint-load-metrics-format";
+const LOAD_HEADER: &str = "endpoint-load-metrics";
+const DECISION_HEADER: &str = "x-warmroute-decision";
+/// Time moves, and the plugin ticks, in steps of this size.
+const TICK_MS: u64 = 50;
+/// Time that passes after the last step, when all streams have ended.
+const AFTERWARDS_MS: u64 = 1_000;
+/// The clock at the start.
+const START: Millis = Millis(1_700_000_000_000);
+/// A body is read in pieces of this size.
+const PIECE_BYTES: usize = 64 * 1024;
+
+struct Rule {
+    id: ConfigId,
+    engine: Engine,
+    discovery: Discovery,
+    snapshots: BTreeMap<String, Vec<u8>>,
+}
+
+struct Open<'a> {
+    request: &'a Request,
+    rule: Option<usize>,
+    cluster: String,
+    session: Session,
+    headers: HeaderMap,
+    body: Vec<u8>,
+    sent: usize,
+    /// What the plugin has not read of the body that came.
+    unread: usize,
+    asked_for_load: bool,
+    outcome: RequestOutcome,
+}
+
+struct Player<'a> {
+    scenario: &'a Scenario,
+    kind: GatewayKind,
+    plugin: Plugin,
+    rules: Vec<Rule>,
+    hosts: Vec<Host>,
+    callouts: Callouts,
+    now: Millis,
+    open: BTreeMap<String, Open<'a>>,
+    outcome: Outcome,
+}
+
+/// Plays a scenario as the plugin built for `kind` would.
+#[must_use]
+pub fn run_native(scenario: &Scenario, kind: GatewayKind) -> Outcome {
+    let Some(plugin) = Plugin::parse(scenario.config_text(kind).as_bytes())
+        .ok()
+        .filter(|plugin| plugin.configs().all(|(_, config)| can_do(kind, config)))
+    else {
+        return Outcome::default();
+    };
+    let rules = plugin
+        .configs()
+        .map(|(id, config)| Rule {
+            id,
+            engine: Engine::new(config.clone(), 7),
+            discovery: Discovery::new(&config.endpoints, &config.metrics),
+            snapshots: BTreeMap::new(),
+        })
+        .collect();
+    let mut player = Player {
+        scenario,
+        kind,
+        plugin,
+        rules,
+        hosts: scenario.hosts.clone(),
+        callouts: scenario.gateway.callouts,
+        now: START,
+        open: BTreeMap::new(),
+        outcome: Outcome {
+            accepted: true,
+            ..Outcome::default()
+        },
+    };
+    for step in &scenario.steps {
+        player.pass_time(START.plus(step.at_ms.unwrap_or(0)));
+        player.act(&step.action);
+    }
+    player.finish()
+}
+
+/// What the gateway adapters refuse.
+fn can_do(kind: GatewayKind, config: &Config) -> bool {
+    match kind {
+        GatewayKind::Envoy => config.endpoints != EndpointSource::Gateway,
+        GatewayKind::Higress => !matches!(config.endpoints, EndpointSource::Admin { .. }),
+    }
+}
+
+impl<'a> Player<'a> {
+    fn pass_time(&mut self, until: Millis) {
+        loop {
+            self.tick();
+            if self.now >= until {
+                return;
+            }
+            self.now = self.now.plus(TICK_MS.min(until.since(self.now)));
+        }
+    }
+
+    fn tick(&mut self) {
+        if self.kind == GatewayKind::Envoy {
+            self.discover();
+        }
+        let mut levels = BTreeMap::new();
+        for rule in &mut self.rules {
+            flush(&mut rule.engine, &mut self.outcome);
+            for (gauge, level) in rule.engine.gauges(self.now) {
+                *levels.entry(gauge.name().to_owned()).or_insert(0) += level;
+            }
+        }
+        self.outcome.metrics.extend(levels);
+    }
+
+    /// Makes and answers the calls that are due, and publishes what they told.
+    fn discover(&mut self) {
+        for rule in &mut self.rules {
+            for call in rule.discovery.due(self.now) {
+                let cluster = &self.scenario.gateway.cluster;
+                let callout = callout(&call);
+                let answered = answers::answer(self.callouts, cluster, &self.hosts, &callout);
+                let Some((headers, body)) = answered else {
+                    continue;
+                };
+                let status = header(&headers, ":status")
+                    .and_then(|text| std::str::from_utf8(text).ok()?.parse().ok())
+                    .unwrap_or(0);
+                let answer = Answer::Body {
+                    status,
+                    body: &body,
+                };
+                rule.discovery
+                    .answer(&call, answer, &mut rule.engine.telemetry, self.now);
+            }
+            for (cluster, bytes) in rule.discovery.news() {
+                rule.snapshots.insert(cluster.into(), bytes);
+            }
+        }
+    }
+
+    fn act(&mut self, action: &'a Action) {
+        match action {
+            Action::Request(request) => self.request(request),
+            Action::Finish(name) => self.with_open(name, |player, mut open| {
+                player.send(&mut open, true);
+                player.open.insert(name.clone(), open);
+            }),
+            Action::Response(response) => {
+                self.with_open(&response.to, |player, open| player.respond(open, response));
+            }
+            Action::Abort(name) => self.with_open(name, Self::close),
+            Action::Hosts(hosts) => self.hosts.clone_from(hosts),
+            Action::Callouts(callouts) => self.callouts = *callouts,
+            Action::Wait => {}
+            Action::Fault { .. } | Action::ClearFaults | Action::Rebuild(_) => self
+                .outcome
+                .errors
+                .push("a step that only a VM can play".to_owned()),
+        }
+    }
+
+    fn with_open(&mut self, name: &str, act: impl FnOnce(&mut Self, Open<'a>)) {
+        match self.open.remove(name) {
+            Some(open) => act(self, open),
+            None => self.outcome.errors.push(format!(
+                "a step names the request {name}, which is not open"
+            )),
+        }
+    }
+
+    fn request(&mut self, request: &'a Request) {
+        if request.worker != 0 {
+            let error = "one worker is all that the core has".to_owned();
+            self.outcome.errors.push(error);
+        }
+        let setup = &self.scenario.gateway;
+        let body = request
+            .body
+            .as_ref()
+            .map(super::Body::bytes)
+            .unwrap_or_default();
+        let first = [
+            (":method", &*request.method),
+            (":path", &*request.path),
+            (":authority", request.authority()),
+        ];
+        let mut open = Open {
+            request,
+            rule: None,
+            cluster: request.cluster.as_ref().unwrap_or(&setup.cluster).clone(),
+            session: Session::default(),
+            headers: header_pairs(&first, &request.headers),
+            body,
+            sent: 0,
+            unread: 0,
+            asked_for_load: false,
+            outcome: RequestOutcome::default(),
+        };
+        self.begin(&mut open);
+        self.send(&mut open, false);
+        self.open.insert(request.name.clone(), open);
+    }
+
+    fn begin(&mut self, open: &mut Open<'a>) {
+        open.headers
+            .retain(|(name, _)| name != PICK_HEADER.as_bytes());
+        let route = &self.scenario.gateway.route;
+        let route = open.request.route.as_ref().unwrap_or(route);
+        let selected = self.plugin.select(&RequestPlace {
+            route: route.as_bytes(),
+            cluster: open.cluster.as_bytes(),
+            authority: open.request.authority().as_bytes(),
+            consumer: header(&open.headers, "x-mse-consumer").unwrap_or_default(),
+        });
+        open.rule = selected.and_then(|id| self.rules.iter().position(|rule| rule.id == id));
+        let Some(rule) = open.rule.and_then(|rule| self.rules.get_mut(rule)) else {
+            if let Some(rule) = self.rules.first_mut() {
+                open.session.no_rule(&mut rule.engine);
+            }
+            return;
+        };
+        rule.discovery.watch(&open.cluster);
+        let config = rule.engine.config.clone();
+        let candidates = match &config.endpoints {
+            EndpointSource::Header(name) => header(&open.headers, name),
+            _ => None,
+        };
+        let isolation = config.prompt.isolation_header.as_deref();
+        let length = (open.request.body.is_some() && !open.request.chunked)
+            .then_some(open.body.len() as u64);
+        let head = Head {
+            method: open.request.method.as_bytes(),
+            path: open.request.path.as_bytes(),
+            content_length: length,
+            encoded: header(&open.headers, "content-encoding")
+                .is_some_and(|value| !value.is_empty() && !value.eq_ignore_ascii_case(b"identity")),
+            upgrade: header(&open.headers, "upgrade").is_some(),
+            end_of_stream: open.body.is_empty() && open.request.trailers.is_none(),
+            isolation: isolation.and_then(|name| header(&open.headers, name)),
+            session: header(&open.headers, &config.session.header),
+            subset: header(&open.headers, SUBSET_HEADER),
+            candidates,
+        };
+        let step = open.session.head(&mut rule.engine, &open.cluster, &head);
+        let asks = config.orca && header(&open.headers, LOAD_FORMAT_HEADER).is_none();
+        if asks && step == Step::Hold {
+            open.asked_for_load = true;
+            let pair = (LOAD_FORMAT_HEADER.into(), b"JSON".to_vec());
+            open.headers.push(pair);
+        }
+    }
+
+    fn send(&mut self, open: &mut Open<'a>, rest: bool) {
+        let plan = open.request.plan(open.sent, open.body.len(), rest);
+        for (place, (range, last)) in plan.iter().enumerate() {
+            open.sent = range.end;
+            let is_cut = self.scenario.gateway.cuts_last_frame && *last && place > 0;
+            if !open.session.is_reading() {
+                continue;
+            }
+            let until = if is_cut { range.start } else { range.end };
+            let unread = open.body.get(open.unread..until).unwrap_or_default();
+            open.unread = until;
+            let wants_more = unread
+                .chunks(PIECE_BYTES)
+                .all(|piece| open.session.body(piece));
+            if !wants_more || *last {
+                let end = if *last {
+                    BodyEnd::Complete
+                } else {
+                    BodyEnd::Cut
+                };
+                self.decide(open, end);
+            }
+        }
+        let is_over = open.request.trailers.is_some() && open.sent == open.body.len();
+        if is_over && open.session.is_reading() {
+            self.decide(open, BodyEnd::Complete);
+        }
+    }
+
+    fn decide(&mut self, open: &mut Open<'a>, end: BodyEnd) {
+        let now = self.now;
+        self.prepare(open);
+        let Some(rule) = open.rule.and_then(|rule| self.rules.get_mut(rule)) else {
+            return;
+        };
+        if let Step::Steer(list) = open.session.decide(&mut rule.engine, end, now) {
+            let picked = first_of(&list).to_owned();
+            // Higress takes an override only where it names a usable host of the request's cluster.
+            let is_usable = self.kind == GatewayKind::Envoy
+                || hosts_of(&self.hosts, &open.cluster, &self.scenario.gateway.cluster)
+                    .iter()
+                    .any(|host| host.address == picked && host.health != Health::Unhealthy);
+            open.outcome.picked = is_usable.then_some(picked);
+            if self.kind == GatewayKind::Envoy {
+                let pair = (PICK_HEADER.into(), list.into_bytes());
+                open.headers.push(pair);
+            }
+        }
+    }
+
+    /// Brings what is known of a cluster up to date before a decision.
+    fn prepare(&mut self, open: &Open<'a>) {
+        let Some(rule) = open.rule.and_then(|rule| self.rules.get_mut(rule)) else {
+            return;
+        };
+        let (engine, cluster, now) = (&mut rule.engine, &*open.cluster, self.now);
+        if !engine.is_listing_due(cluster, now) {
+            return;
+        }
+        match self.kind {
+            GatewayKind::Higress if engine.config.endpoints == EndpointSource::Gateway => {
+                let hosts = hosts_of(&self.hosts, cluster, &self.scenario.gateway.cluster);
+                engine.take_gateway_hosts(cluster, &host_list(&hosts), now);
+            }
+            GatewayKind::Higress => {}
+            GatewayKind::Envoy => {
+                if let Some(bytes) = rule.snapshots.remove(cluster) {
+                    engine.take_snapshot(cluster, &bytes, now);
+                }
+            }
+        }
+        engine.listing_seen(cluster, now);
+    }
+
+    fn respond(&mut self, mut open: Open<'a>, response: &Response) {
+        let mut headers = header_pairs(
+            &[(":status", &response.status.to_string())],
+            &response.headers,
+        );
+        let told = header(&headers, LOAD_HEADER).and_then(orca::parse);
+        let picked = open.outcome.picked.as_deref();
+        let served = Served {
+            status: response.status,
+            by: response.served_by.as_deref().or(picked),
+            attempts: u32::try_from(response.attempts.unwrap_or(1)).ok(),
+        };
+        let is_stream = header(&headers, "content-type").is_some_and(is_event_stream);
+        if let Some(rule) = open.rule.and_then(|rule| self.rules.get_mut(rule)) {
+            let (engine, session) = (&mut rule.engine, &mut open.session);
+            if session.is_sent() {
+                if open.asked_for_load {
+                    headers.retain(|(name, _)| name != LOAD_HEADER.as_bytes());
+                }
+                session.response_head(engine, &served, is_stream, self.now);
+                if let Some(load) = told {
+                    session.response_load(engine, &load, self.now);
+                }
+            }
+            if let (true, Some(note)) = (engine.config.debug.header, session.note()) {
+                headers.push((DECISION_HEADER.into(), note.as_bytes().to_vec()));
+            }
+            for (place, chunk) in response.body.iter().enumerate() {
+                let ends = place + 1 == response.body.len() && !response.goes_on;
+                session.response_body(engine, chunk.as_bytes(), ends, self.now);
+            }
+            if response.body.is_empty() && !response.goes_on {
+                session.response_body(engine, &[], true, self.now);
+            }
+        }
+        open.outcome.downstream_headers = texts(&headers);
+        if response.goes_on {
+            self.open.insert(open.request.name.clone(), open);
+        } else {
+            self.close(open);
+        }
+    }
+
+    fn close(&mut self, mut open: Open<'a>) {
+        if let Some(rule) = open.rule.and_then(|rule| self.rules.get_mut(rule)) {
+            let engine = &mut rule.engine;
+            open.session.end(engine, Ending::Unknown, self.now);
+        }
+        self.note(open);
+    }
+
+    fn note(&mut self, open: Open<'a>) {
+        let mut outcome = open.outcome;
+        outcome.body_untouched = true;
+        outcome.hangs = open.session.is_reading() && open.sent == open.body.len();
+        outcome.upstream_headers = texts(&open.headers);
+        self.outcome
+            .requests
+            .insert(open.request.name.clone(), outcome);
+    }
+
+    fn finish(mut self) -> Outcome {
+        self.outcome.all_ended = self.outcome.errors.is_empty() && self.open.is_empty();
+        if self.outcome.all_ended {
+            self.pass_time(self.now.plus(AFTERWARDS_MS));
+        }
+        for open in std::mem::take(&mut self.open).into_values() {
+            self.note(open);
+        }
+        self.tick();
+        self.outcome
+    }
+}
+
+/// A cluster's hosts; `default` is the gateway's own.
+fn hosts_of(hosts: &[Host], cluster: &str, default: &str) -> Vec<UpstreamHost> {
+    let hosts = hosts.iter().filter(|host| host.is_in(cluster, default));
+    hosts.map(answers::upstream_host).collect()
+}
+
+fn flush(engine: &mut Engine, outcome: &mut Outcome) {
+    let names: Vec<String> = Counter::all().map(Counter::name).collect();
+    engine.telemetry.drain(
+        |place, by| {
+            if let Some(name) = names.get(place) {
+                *outcome.metrics.entry(name.clone()).or_insert(0) += by;
+            }
+        },
+        |_, _| {},
+    );
+}
+
+fn callout(call: &Call) -> Callout {
+    let (cluster, path, address) = match call {
+        Call::List { cluster } => (cluster, "/clusters?format=json", "admin"),
+        Call::Scrape { cluster, address } => (cluster, "/metrics", &**address),
+    };
+    Callout {
+        id: 0,
+        context: 0,
+        cluster: cluster.to_string(),
+        headers: crate::host::header_map(&[(":path", path), (PICK_HEADER, address)]),
+        body: Vec::new(),
+        trailers: HeaderMap::new(),
+        timeout_ms: 0,
+        sent_at_ms: 0,
+    }
+}
+
+fn texts(headers: &HeaderMap) -> BTreeMap<String, String> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let pairs = headers.iter();
+    pairs
+        .map(|(name, value)| (text(name), text(value)))
+        .collect()
+}
