@@ -11,15 +11,14 @@ use core::num::NonZeroUsize;
 use std::rc::Rc;
 
 use lru::LruCache;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::clock::Millis;
 use crate::config::{Config, EndpointSource};
 use crate::endpoints::gateway_hosts::{self, Hosts};
 use crate::endpoints::load::Health;
-use crate::endpoints::{scan, snapshot};
+use crate::endpoints::snapshot;
 use crate::number::millis;
-use crate::pool::{Listed, Pool};
+use crate::pool::{Listed, Pool, Said};
 use crate::request::PromptPlan;
 use crate::telemetry::{Counter, Gauge, Telemetry};
 
@@ -61,7 +60,7 @@ impl Engine {
                 let listed = endpoints.iter().map(|endpoint| Listed {
                     address: &endpoint.address,
                     health: Health::Healthy,
-                    load: None,
+                    said: None,
                 });
                 pool.list(listed, &self.config, &mut self.telemetry, Millis(0));
                 pool.listed_at = None;
@@ -90,36 +89,16 @@ impl Engine {
         let Some((pool, config, telemetry, _)) = self.pool(cluster) else {
             return;
         };
-        let mut failed = 0;
-        let mut read = 0;
-        let mut listed = Vec::new();
-        for (address, json) in Hosts::new(raw) {
-            let Ok(address) = core::str::from_utf8(address) else {
-                continue;
-            };
+        let listed = Hosts::new(raw).filter_map(|(address, json)| {
+            let address = core::str::from_utf8(address).ok()?;
             let info = gateway_hosts::host_info(json);
-            let load = info.metrics.and_then(|text| {
-                let print = xxh3_64(text.0);
-                if pool.text_print(address) == Some(print) {
-                    return None;
-                }
-                let load = scan::scan_escaped(text);
-                if load.is_unknown() {
-                    failed += 1;
-                } else {
-                    read += 1;
-                }
-                Some((load, now, print))
-            });
-            listed.push(Listed {
+            Some(Listed {
                 address,
                 health: info.health.unwrap_or(Health::Healthy),
-                load,
-            });
-        }
-        telemetry.add(Counter::Scrapes, read);
-        telemetry.add(Counter::ScrapeFailures, failed);
-        pool.list(listed.into_iter(), config, telemetry, now);
+                said: info.metrics.map(Said::Text),
+            })
+        });
+        pool.list(listed, config, telemetry, now);
     }
 
     /// Takes in a cluster's endpoints as another VM published them; `false` when the bytes say nothing.
@@ -136,9 +115,8 @@ impl Engine {
             .map(|row| Listed {
                 address: &row.address,
                 health: row.health.unwrap_or(Health::Healthy),
-                load: (row.read_at != Millis(0)
-                    && pool.text_print(&row.address) != Some(row.read_at.0))
-                .then(|| (row.load.clone(), row.read_at, row.read_at.0)),
+                said: (row.read_at != Millis(0) && pool.load_at(&row.address) != Some(row.read_at))
+                    .then(|| Said::Load(row.load.clone(), row.read_at)),
             })
             .collect();
         pool.list(listed.into_iter(), config, telemetry, now);

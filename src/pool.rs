@@ -21,6 +21,7 @@ use crate::number::{millis, to_f64, to_u32};
 use crate::pick::filter::{self, Standing};
 use crate::pick::{Adapter, Ask, Branch, Candidate, Ranked, Signals};
 use crate::prefix::{Depths, Index, RecordState};
+use crate::raw_json::RawJsonStr;
 use crate::request::{BlockHash, Prompt};
 use crate::telemetry::{Counter, Histogram, Telemetry};
 
@@ -124,8 +125,7 @@ impl Pool {
         &self.index
     }
 
-    /// Takes in a whole listing: `entries` yields each endpoint with its health and, where there is
-    /// news, its engine's load, when it was read, and the fingerprint of its text.
+    /// Takes in a whole listing: `entries` yields each endpoint with its health and what its engine said.
     pub fn list<'a>(
         &mut self,
         entries: impl Iterator<Item = Listed<'a>>,
@@ -141,8 +141,15 @@ impl Pool {
             if is_new {
                 self.fit(slot, config);
             }
-            if let Some((load, at, print)) = entry.load {
-                self.read(slot, load, at, print, config, telemetry);
+            let load = match entry.said {
+                None => None,
+                Some(Said::Load(load, at)) => Some((load, at)),
+                Some(Said::Text(text)) => self
+                    .read_text(slot, text, telemetry)
+                    .map(|load| (load, now)),
+            };
+            if let Some((load, at)) = load {
+                self.read(slot, load, at, config, telemetry);
             }
             if let Some(endpoint) = self.table.get_mut(slot) {
                 endpoint.looked_at();
@@ -175,11 +182,27 @@ impl Pool {
         }
     }
 
-    /// Fingerprint of the metrics text last read from an address.
+    /// When the engine's words that count for an address were new.
     #[must_use]
-    pub fn text_print(&self, address: &str) -> Option<u64> {
-        let endpoint = self.table.get(self.table.slot_of(address)?)?;
-        endpoint.load_at.map(|_| endpoint.text_print)
+    pub fn load_at(&self, address: &str) -> Option<Millis> {
+        self.table.get(self.table.slot_of(address)?)?.load_at
+    }
+
+    /// Reads an engine's text; `None` when it is the last one.
+    fn read_text(
+        &mut self,
+        slot: Slot,
+        text: RawJsonStr<'_>,
+        telemetry: &mut Telemetry,
+    ) -> Option<Load> {
+        let load = self.table.get_mut(slot)?.last_text.read(text)?;
+        let counter = if load.is_unknown() {
+            Counter::ScrapeFailures
+        } else {
+            Counter::Scrapes
+        };
+        telemetry.add(counter, 1);
+        Some(load)
     }
 
     fn read(
@@ -187,14 +210,12 @@ impl Pool {
         slot: Slot,
         load: Load,
         at: Millis,
-        print: u64,
         config: &Config,
         telemetry: &mut Telemetry,
     ) {
         let Some(endpoint) = self.table.get_mut(slot) else {
             return;
         };
-        endpoint.text_print = print;
         match endpoint.read(load, at) {
             Reading::Same => {}
             Reading::Resized => self.fit(slot, config),
@@ -437,8 +458,16 @@ pub struct Listed<'a> {
     pub address: &'a str,
     /// The gateway's word.
     pub health: Health,
-    /// New load figures, when they were read, and the fingerprint of their text.
-    pub load: Option<(Load, Millis, u64)>,
+    /// What its engine said.
+    pub said: Option<Said<'a>>,
+}
+
+/// An engine's words.
+pub enum Said<'a> {
+    /// Its metrics text as the gateway keeps it, new or not.
+    Text(RawJsonStr<'a>),
+    /// New figures and when they were read.
+    Load(Load, Millis),
 }
 
 /// How a request fared, from its response headers.

@@ -15,6 +15,7 @@
 //! escaped form; a third of it is the newline search, half the reading of the wanted lines. No
 //! allocation but for adapters, rank copies and one line's buffer in the escaped form.
 
+pub mod last_text;
 mod sample;
 mod tally;
 
@@ -24,7 +25,8 @@ use crate::endpoints::dialect::{
 };
 use crate::endpoints::load::Load;
 use crate::raw_json::{RawJsonStr, is_escaped};
-use tally::Tally;
+use last_text::Notes;
+use tally::{Added, Tally};
 
 /// From this length on a text may have been cut by the gateway that stored it: 64 KiB less the
 /// rest of a character that a tidy cut leaves out.
@@ -47,7 +49,7 @@ pub fn scan_escaped(text: RawJsonStr<'_>) -> Load {
 }
 
 /// What begins the names of the engine that the text turned out to be of.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Known {
     dialect: &'static Dialect,
     prefix: &'static Prefix,
@@ -62,6 +64,8 @@ struct Scanner<'a, const ESCAPED: bool> {
     tally: Tally,
     /// A line with its JSON escapes undone.
     line: Vec<u8>,
+    /// The lines that count, where they are wanted.
+    notes: Option<Notes>,
 }
 
 impl<'a, const ESCAPED: bool> Scanner<'a, ESCAPED> {
@@ -72,10 +76,21 @@ impl<'a, const ESCAPED: bool> Scanner<'a, ESCAPED> {
             known: None,
             tally: Tally::default(),
             line: Vec::new(),
+            notes: None,
         }
     }
 
     fn run(mut self) -> Load {
+        self.scan();
+        self.load()
+    }
+
+    fn load(self) -> Load {
+        self.tally
+            .load(self.known.map(|known| known.dialect.engine))
+    }
+
+    fn scan(&mut self) {
         let text = self.text;
         let mut at = 0;
         while let Some(block) = block_at(text, at) {
@@ -102,8 +117,6 @@ impl<'a, const ESCAPED: bool> Scanner<'a, ESCAPED> {
         if text.len() < CUT_BYTES && self.may_matter() {
             self.take(text.len());
         }
-        self.tally
-            .load(self.known.map(|known| known.dialect.engine))
     }
 
     /// Ends the current line at each newline of the block at `at`.
@@ -181,7 +194,7 @@ impl<'a, const ESCAPED: bool> Scanner<'a, ESCAPED> {
             if family.key == key
                 && let Some(rest) = behind_name::<ESCAPED>(name, family)
             {
-                return self.sample(rest, families, family.name);
+                return self.sample(line, rest, families, family.name);
             }
             families = others;
         }
@@ -190,13 +203,29 @@ impl<'a, const ESCAPED: bool> Scanner<'a, ESCAPED> {
 
     /// Reads labels and value. Families of one name stand together in the table; `families` begins
     /// with the first of them.
-    fn sample(&mut self, rest: &[u8], families: &[Family], name: &str) -> bool {
+    fn sample(&mut self, line: &[u8], rest: &[u8], families: &[Family], name: &str) -> bool {
         let same_name = families.iter().take_while(|family| family.name == name);
-        if !ESCAPED {
-            return self.tally.add(rest, same_name);
+        let added = if !ESCAPED {
+            self.tally.add(rest, same_name)
+        } else {
+            self.line.clear();
+            if unescape_json(rest, &mut self.line) {
+                self.tally.add(&self.line, same_name)
+            } else {
+                Added::Invalid
+            }
+        };
+        if let Some(notes) = &mut self.notes {
+            match added {
+                Added::Invalid => notes.invalid(),
+                Added::Copy => {}
+                Added::Counted(counted, value) => {
+                    let name_bytes = line.len().saturating_sub(rest.len());
+                    notes.counted(self.start, line, name_bytes, counted, value);
+                }
+            }
         }
-        self.line.clear();
-        unescape_json(rest, &mut self.line) && self.tally.add(&self.line, same_name)
+        !matches!(added, Added::Invalid)
     }
 }
 

@@ -14,6 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::cooldown::Cooldown;
 use super::load::{Health, Load};
 use super::own::{Ahead, DEFAULT_PREFILL_TOKENS_PER_MS, Own};
+use super::scan::last_text::LastText;
 use super::{MAX_ENDPOINTS, Slot};
 use crate::clock::Millis;
 use crate::learn::{PrefillRate, Queueing, Trust};
@@ -32,8 +33,8 @@ pub struct Endpoint {
     pub load: Load,
     /// When [`Self::load`] was new.
     pub load_at: Option<Millis>,
-    /// Fingerprint of the text that [`Self::load`] came from.
-    pub text_print: u64,
+    /// The text that [`Self::load`] came from, where the gateway keeps texts.
+    pub last_text: LastText,
     /// What we had sent without a first token when [`Self::load`] was new: the most since the look before, as
     /// the engine spoke somewhere in between. Taken too low, our own requests would count twice.
     pub waiting_own: u32,
@@ -90,7 +91,7 @@ impl Endpoint {
             health: Health::Healthy,
             load: Load::default(),
             load_at: None,
-            text_print: 0,
+            last_text: LastText::default(),
             waiting_own: 0,
             awaiting_peak: 0,
             begun_tokens: 0.0,

@@ -88,12 +88,35 @@ struct Seen<'t> {
     wanted: [Option<&'t [u8]>; 3],
 }
 
+/// What a sample counts as, by its name and labels.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted {
+    pub signal: Signal,
+    /// Part of a total that has a sample of its own.
+    is_part: bool,
+    /// Tokens of a block and blocks, where labels tell them.
+    cache: [Option<u64>; 2],
+}
+
+/// What became of a sample.
+pub enum Added {
+    /// It is not a valid sample of a wanted family.
+    Invalid,
+    /// It repeats one that counted.
+    Copy,
+    /// It counted, with this value.
+    Counted(Counted, f64),
+}
+
 impl Tally {
-    /// Adds the sample `text` (labels, value). `families`: the rows of its name. True when it is a
-    /// valid sample of one of them.
-    pub fn add<'f>(&mut self, text: &[u8], mut families: impl Iterator<Item = &'f Family>) -> bool {
+    /// Adds the sample `text` (labels, value). `families`: the rows of its name.
+    pub fn add<'f>(
+        &mut self,
+        text: &[u8],
+        mut families: impl Iterator<Item = &'f Family>,
+    ) -> Added {
         let Some(first) = families.next() else {
-            return false;
+            return Added::Invalid;
         };
         let wanted = wanted_labels(first);
         let mut seen = Seen::default();
@@ -107,7 +130,7 @@ impl Tally {
             seen.is_part |= name == b"priority" && !value.is_empty();
         });
         let Some(value) = labels.and_then(sample::value) else {
-            return false;
+            return Added::Invalid;
         };
         let picked = match first.only {
             None => Some(first),
@@ -117,12 +140,26 @@ impl Tally {
             }),
         };
         let Some(family) = picked else {
-            return false;
+            return Added::Invalid;
         };
-        if !(seen.has_copy_rank && self.is_copy(text, family)) {
-            self.record(family.signal, value, &seen);
+        if seen.has_copy_rank && self.is_copy(text, family) {
+            return Added::Copy;
         }
-        true
+        let mut counted = Counted {
+            signal: family.signal,
+            is_part: seen.is_part,
+            cache: [None; 2],
+        };
+        match family.signal {
+            Signal::Adapters => self.record_adapters(value, &seen),
+            Signal::CacheConfig { .. } => {
+                let [block, blocks, _] = seen.wanted;
+                counted.cache = [block, blocks].map(|value| value.and_then(sample::whole));
+            }
+            _ => {}
+        }
+        self.record(counted, value);
+        Added::Counted(counted, value)
     }
 
     /// Whether a sample that differs from this one in copy ranks only was here before.
@@ -141,8 +178,9 @@ impl Tally {
         false
     }
 
-    fn record(&mut self, signal: Signal, value: f64, seen: &Seen<'_>) {
-        let sum = match signal {
+    /// Adds a value of a sample whose labels are known. Adapters, which have no value, are not added here.
+    pub fn record(&mut self, counted: Counted, value: f64) {
+        let sum = match counted.signal {
             Signal::Waiting => &mut self.waiting,
             Signal::Running => &mut self.running,
             Signal::KvUse => &mut self.kv_use,
@@ -159,19 +197,15 @@ impl Tally {
                 return;
             }
             Signal::CacheConfig { .. } => {
-                self.record_config(seen);
+                self.record_config(counted.cache);
                 return;
             }
-            Signal::Adapters => {
-                self.record_adapters(value, seen);
-                return;
-            }
+            Signal::Adapters => return,
         };
-        sum.add(value, seen.is_part);
+        sum.add(value, counted.is_part);
     }
 
-    fn record_config(&mut self, seen: &Seen<'_>) {
-        let [block, blocks, _] = seen.wanted.map(|value| value.and_then(sample::whole));
+    fn record_config(&mut self, [block, blocks]: [Option<u64>; 2]) {
         self.block_tokens = tokens(block).or(self.block_tokens);
         if let Some(capacity) = block.zip(blocks).map(|(b, n)| b.saturating_mul(n)) {
             let so_far = self.config_capacity.unwrap_or_default();
