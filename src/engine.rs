@@ -18,7 +18,7 @@ use crate::endpoints::gateway_hosts::{self, Hosts};
 use crate::endpoints::load::Health;
 use crate::endpoints::snapshot;
 use crate::number::millis;
-use crate::pool::{Listed, Pool, Said};
+use crate::pool::{Figures, Listed, Pool};
 use crate::request::PromptPlan;
 use crate::telemetry::{Counter, Gauge, Telemetry};
 
@@ -60,7 +60,7 @@ impl Engine {
                 let listed = endpoints.iter().map(|endpoint| Listed {
                     address: &endpoint.address,
                     health: Health::Healthy,
-                    said: None,
+                    said: None::<Figures>,
                 });
                 pool.list(listed, &self.config, &mut self.telemetry, Millis(0));
                 pool.listed_at = None;
@@ -95,7 +95,7 @@ impl Engine {
             Some(Listed {
                 address,
                 health: info.health.unwrap_or(Health::Healthy),
-                said: info.metrics.map(Said::Text),
+                said: info.metrics,
             })
         });
         pool.list(listed, config, telemetry, now);
@@ -116,7 +116,7 @@ impl Engine {
                 address: &row.address,
                 health: row.health.unwrap_or(Health::Healthy),
                 said: (row.read_at != Millis(0) && pool.load_at(&row.address) != Some(row.read_at))
-                    .then(|| Said::Load(row.load.clone(), row.read_at)),
+                    .then(|| Figures(row.load.clone(), row.read_at)),
             })
             .collect();
         pool.list(listed.into_iter(), config, telemetry, now);

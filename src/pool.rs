@@ -126,9 +126,9 @@ impl Pool {
     }
 
     /// Takes in a whole listing: `entries` yields each endpoint with its health and what its engine said.
-    pub fn list<'a>(
+    pub fn list<'a, S: Said>(
         &mut self,
-        entries: impl Iterator<Item = Listed<'a>>,
+        entries: impl Iterator<Item = Listed<'a, S>>,
         config: &Config,
         telemetry: &mut Telemetry,
         now: Millis,
@@ -141,14 +141,11 @@ impl Pool {
             if is_new {
                 self.fit(slot, config);
             }
-            let load = match entry.said {
-                None => None,
-                Some(Said::Load(load, at)) => Some((load, at)),
-                Some(Said::Text(text)) => self
-                    .read_text(slot, text, telemetry)
-                    .map(|load| (load, now)),
+            let figures = match (entry.said, self.table.get_mut(slot)) {
+                (Some(said), Some(endpoint)) => said.figures(endpoint, telemetry, now),
+                _ => None,
             };
-            if let Some((load, at)) = load {
+            if let Some((load, at)) = figures {
                 self.read(slot, load, at, config, telemetry);
             }
             if let Some(endpoint) = self.table.get_mut(slot) {
@@ -189,22 +186,6 @@ impl Pool {
     }
 
     /// Reads an engine's text; `None` when it is the last one.
-    fn read_text(
-        &mut self,
-        slot: Slot,
-        text: RawJsonStr<'_>,
-        telemetry: &mut Telemetry,
-    ) -> Option<Load> {
-        let load = self.table.get_mut(slot)?.last_text.read(text)?;
-        let counter = if load.is_unknown() {
-            Counter::ScrapeFailures
-        } else {
-            Counter::Scrapes
-        };
-        telemetry.add(counter, 1);
-        Some(load)
-    }
-
     fn read(
         &mut self,
         slot: Slot,
@@ -453,21 +434,52 @@ impl Pool {
 }
 
 /// What a listing says of one endpoint.
-pub struct Listed<'a> {
+pub struct Listed<'a, S> {
     /// `ip:port`.
     pub address: &'a str,
     /// The gateway's word.
     pub health: Health,
     /// What its engine said.
-    pub said: Option<Said<'a>>,
+    pub said: Option<S>,
 }
 
-/// An engine's words.
-pub enum Said<'a> {
+/// An engine's words, in the form in which a gateway has them: each gateway builds in its own only.
+pub trait Said {
+    /// New figures and when they were read; `None` when they are as before.
+    fn figures(
+        self,
+        endpoint: &mut Endpoint,
+        telemetry: &mut Telemetry,
+        now: Millis,
+    ) -> Option<(Load, Millis)>;
+}
+
+/// New figures and when they were read.
+pub struct Figures(pub Load, pub Millis);
+
+impl Said for Figures {
+    fn figures(self, _: &mut Endpoint, _: &mut Telemetry, _: Millis) -> Option<(Load, Millis)> {
+        Some((self.0, self.1))
+    }
+}
+
+impl Said for RawJsonStr<'_> {
     /// Its metrics text as the gateway keeps it, new or not.
-    Text(RawJsonStr<'a>),
-    /// New figures and when they were read.
-    Load(Load, Millis),
+    fn figures(
+        self,
+        endpoint: &mut Endpoint,
+        telemetry: &mut Telemetry,
+        now: Millis,
+    ) -> Option<(Load, Millis)> {
+        let load = endpoint.last_text.read(self)?;
+        let counter = if load.is_unknown() {
+            Counter::ScrapeFailures
+        } else {
+            Counter::Scrapes
+        };
+        telemetry.add(counter, 1);
+        Some((load, now))
+    }
 }
 
 /// How a request fared, from its response headers.

@@ -282,7 +282,7 @@ impl HttpContext for Stream {
         if self.session.is_sent() {
             let chunk = abi::buffer(Buffer::ResponseBody, 0, size).unwrap_or_default();
             self.with(|session, engine| {
-                session.response_body(engine, &chunk, end_of_stream, now())
+                session.response_body(engine, &chunk, end_of_stream, now());
             });
             self.publish();
         }
