@@ -187,7 +187,7 @@ impl Envoy {
         let lines: Vec<&str> = log.lines().collect();
         // What ended it stands first in a message that may go on with the whole bootstrap.
         let is_serious = |line: &&str| line.contains("[error]") || line.contains("[critical]");
-        let serious = lines.iter().position(|line| is_serious(&line));
+        let serious = lines.iter().position(is_serious);
         let from = serious.unwrap_or(lines.len().saturating_sub(12));
         let tail = lines.get(from..lines.len().min(from + 12));
         tail.unwrap_or_default().join("\n")
