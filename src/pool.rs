@@ -390,7 +390,7 @@ impl Pool {
                     .own
                     .send(to_u32(miss), sent.streams, self.ranked.cold(), rate, now),
             );
-        endpoint.sent_more();
+        endpoint.sent_more(miss);
         sent.tentative = state == RecordState::Tentative;
         let recorded = self.index.record(&sent.blocks, slot, state, now);
         telemetry.add(Counter::Evictions, u64::from(recorded.evicted));
@@ -791,7 +791,7 @@ fn add(table: &mut Table, member: &Member) {
                 .then_some((count.oldest_at, count.oldest_tokens)),
             first_token_at: count.first_token_at,
         });
-        endpoint.sent_more();
+        endpoint.sent_more(0.0);
     }
 }
 
@@ -832,7 +832,8 @@ fn signals(endpoint: &Endpoint, adapter: Option<u64>, stale_after_ms: u64, now: 
         running: load.running.map(f64::from),
         kv_use: load.kv_use.map(f64::from),
         freshness: endpoint.freshness(stale_after_ms, now),
-        waiting_own: endpoint.waiting_own,
+        waiting_own: endpoint.ours.awaiting_first,
+        inflight_own: endpoint.ours.inflight,
         inflight: own.inflight.saturating_add(others.inflight),
         prefill_tokens: endpoint.prefill_tokens(now),
         unseen_tokens: endpoint.unseen_tokens(now),

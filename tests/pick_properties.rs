@@ -20,6 +20,7 @@ fn signals(rng: &mut fastrand::Rng) -> Signals {
         kv_use: rng.bool().then(|| rng.f64()),
         freshness: rng.f64(),
         waiting_own: rng.u32(..3),
+        inflight_own: rng.u32(..3),
         inflight: awaiting_first + rng.u32(..10),
         prefill_tokens: f64::from(awaiting_first) * 3000.0 * rng.f64(),
         unseen_tokens: rng.f64() * 4000.0,

@@ -35,13 +35,16 @@ pub struct Endpoint {
     pub load_at: Option<Millis>,
     /// The text that [`Self::load`] came from, where the gateway keeps texts.
     pub last_text: LastText,
-    /// What we had sent without a first token when [`Self::load`] was new: the most since the look before, as
-    /// the engine spoke somewhere in between. Taken too low, our own requests would count twice.
-    pub waiting_own: u32,
-    awaiting_peak: u32,
+    /// What of [`Self::load`] was ours when it was new: the most of the last two looks, as the engine spoke
+    /// somewhere in between. Taken too low, our own requests would count twice.
+    pub ours: Ours,
+    peaks: [Ours; 2],
     /// What the engine, by its own counters, still had to compute of the prompts that it had begun when
     /// [`Self::load`] was new, tokens, whoever sent them.
     begun_tokens: f64,
+    /// Uncached tokens that we sent since the last reading, and between the two before: the engine may have
+    /// begun with either by now, and they are not others'.
+    sent_tokens: [f64; 2],
     /// Our own counts.
     pub own: Own,
     /// What other workers have in flight here, as they tell.
@@ -57,6 +60,24 @@ pub struct Endpoint {
     /// Learned share of a local miss that an outer KV tier answers, 0..=1.
     pub outer_hit_share: f64,
     listing: u32,
+}
+
+/// This gateway's share of what an engine tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ours {
+    /// Requests without a first token.
+    pub awaiting_first: u32,
+    /// Requests in flight.
+    pub inflight: u32,
+}
+
+impl Ours {
+    fn max(self, other: Self) -> Self {
+        Self {
+            awaiting_first: self.awaiting_first.max(other.awaiting_first),
+            inflight: self.inflight.max(other.inflight),
+        }
+    }
 }
 
 /// Requests of other workers at an endpoint.
@@ -92,9 +113,10 @@ impl Endpoint {
             load: Load::default(),
             load_at: None,
             last_text: LastText::default(),
-            waiting_own: 0,
-            awaiting_peak: 0,
+            ours: Ours::default(),
+            peaks: Default::default(),
             begun_tokens: 0.0,
+            sent_tokens: [0.0; 2],
             own: Own::new(generation),
             others: Others::default(),
             cooldown: Cooldown::default(),
@@ -140,9 +162,12 @@ impl Endpoint {
         } else {
             self.begun(&load, at)
         };
+        let [_, since] = self.sent_tokens;
+        self.sent_tokens = [since, 0.0];
         self.load = load;
         self.load_at = Some(at);
-        self.waiting_own = self.awaiting_peak.max(self.awaiting_first());
+        let [before, since] = self.peaks;
+        self.ours = before.max(since).max(self.ours_now());
         reading
     }
 
@@ -156,7 +181,8 @@ impl Endpoint {
             return 0.0;
         };
         let left = self.begun_tokens - to_f64(at.since(since)) * self.prefill_rate();
-        let new = after - before;
+        let [earlier, lately] = self.sent_tokens;
+        let new = after - before - earlier - lately;
         if new > 0.0 {
             (left + new).clamp(0.0, new)
         } else {
@@ -177,7 +203,7 @@ impl Endpoint {
     pub fn is_ours_alone(&self, now: Millis) -> bool {
         let waiting = self.load.waiting.unwrap_or(0.0);
         self.others.awaiting_first == 0
-            && f64::from(waiting) <= f64::from(self.waiting_own)
+            && f64::from(waiting) <= f64::from(self.ours.awaiting_first)
             && self.unseen_tokens(now) == 0.0
     }
 
@@ -189,14 +215,26 @@ impl Endpoint {
             .saturating_add(self.others.awaiting_first)
     }
 
-    /// Notes that requests were sent.
-    pub fn sent_more(&mut self) {
-        self.awaiting_peak = self.awaiting_peak.max(self.awaiting_first());
+    fn ours_now(&self) -> Ours {
+        Ours {
+            awaiting_first: self.awaiting_first(),
+            inflight: self.own.inflight.saturating_add(self.others.inflight),
+        }
+    }
+
+    /// Notes that requests were sent, by us or, without tokens of their own here, by other workers.
+    pub fn sent_more(&mut self, uncached_tokens: f64) {
+        let [_, lately] = &mut self.sent_tokens;
+        *lately += uncached_tokens;
+        let ours = self.ours_now();
+        let [_, since] = &mut self.peaks;
+        *since = since.max(ours);
     }
 
     /// Notes that the engine's words were looked at, new or not.
     pub fn looked_at(&mut self) {
-        self.awaiting_peak = self.awaiting_first();
+        let [_, since] = self.peaks;
+        self.peaks = [since, self.ours_now()];
     }
 
     /// Uncached tokens before the engine, of all workers.

@@ -49,6 +49,8 @@ const IDLE_REQUESTS: f64 = 0.3;
 const UNSEEN_NOISE: f64 = 0.2;
 /// Share of requests by others at which every second unknown prompt is taken for theirs.
 const UNSEEN_HALF: f64 = 0.01;
+/// So few requests that nobody here knows of prove nothing: they may be our own, told late.
+const UNSEEN_FEW: f64 = 2.0;
 /// How much of a prompt the home may cost more, where others may have to find it as well.
 const UNSEEN_TIE: f64 = 0.5;
 /// Requests waiting at an endpoint that end its wider tie: a burst has to leave its home.
@@ -146,7 +148,7 @@ impl Pool {
                 pool.running.add(running, weight);
                 let waiting = known(signals.waiting).unwrap_or(0.0);
                 theirs += weight * (running + waiting);
-                own += weight * f64::from(signals.inflight);
+                own += weight * f64::from(signals.inflight.max(signals.inflight_own));
             }
             if let Some(kv_use) = known(signals.kv_use) {
                 pool.kv_use.add(kv_use.min(1.0), weight);
@@ -181,7 +183,7 @@ impl Pool {
             };
         }
         let unseen = if pool.running.weight > 0.0 {
-            (theirs - own) / (theirs + 1.0)
+            (theirs - own - UNSEEN_FEW) / (theirs + 1.0)
         } else {
             1.0
         };
@@ -253,7 +255,9 @@ impl Pool {
     /// What counts as a near tie.
     fn reach(&self, ask: &Ask, options: &PickOptions, scores: &[Entry]) -> Reach {
         let near = (cheapest(scores) * options.tie_ratio).max(f64::from(options.tie_tokens));
-        let unseen = if ask.later_turn || self.is_cold(ask) {
+        // A match that is known outweighs a home that is guessed: an engine's snapshot may still show our own
+        // finished requests, which then look like another gateway's.
+        let unseen = if self.credit_tokens > self.matched_tokens || self.is_cold(ask) {
             self.unseen
         } else {
             0.0

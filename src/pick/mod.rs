@@ -74,6 +74,8 @@ pub struct Signals {
     pub freshness: f64,
     /// Of [`Self::waiting`], what this gateway had sent without a first token when the snapshot was taken.
     pub waiting_own: u32,
+    /// Of [`Self::running`] and [`Self::waiting`], what this gateway had in flight then.
+    pub inflight_own: u32,
     /// Requests of this gateway in flight (all workers, as far as known).
     pub inflight: u32,
     /// Uncached tokens this gateway sent that gave no first token yet, less what is surely computed.

@@ -61,7 +61,15 @@ async fn turns_of_a_conversation_stay_with_the_engine_that_holds_them() {
         }
         println!("{workers} workers: {matched} matched, {stayed} stayed, {warm} warm of {later}");
         let least = if workers == 1 { later } else { later * 9 / 10 };
-        assert!(matched >= least, "{workers} workers: {matched} of {later}");
+        let counted: Vec<_> = stage.envoy.stats().await.unwrap().into_iter().collect();
+        let counted = counted
+            .iter()
+            .filter(|(name, count)| name.contains("warmroute_") && *count > 0);
+        let counted: Vec<_> = counted.collect();
+        assert!(
+            matched >= least,
+            "{workers} workers: {matched} of {later}, {counted:?}"
+        );
         assert!(stayed >= least, "{workers} workers: {stayed} of {later}");
         assert!(warm >= least, "{workers} workers: {warm} of {later}");
         // Cold conversations spread: nobody has them all.
