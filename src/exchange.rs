@@ -18,6 +18,8 @@
 //! Cost: a head is 32 bytes and 44 an endpoint in use; reading it O(endpoints in use). Folding costs one
 //! index record a told block, at most [`FOLD_BLOCKS`] a decision; the rest waits for the next tick.
 
+pub mod members;
+
 use crate::clock::Millis;
 use crate::request::BlockHash;
 
@@ -394,42 +396,6 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let part = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
     part.map_or(0, |bytes| u32::from_le_bytes(*bytes))
-}
-
-/// The VMs that exchange about one cluster, as one shared value: their numbers.
-pub mod members {
-    use super::MAX_MEMBERS;
-
-    /// The numbers in a value.
-    pub fn read(bytes: &[u8]) -> impl Iterator<Item = u64> {
-        bytes
-            .chunks_exact(8)
-            .take(MAX_MEMBERS)
-            .map(|vm| super::u64_at(vm, 0))
-    }
-
-    /// The value with `me` in it and without those that `is_gone` says are; `None` when that is what stands
-    /// there. The oldest goes when there are too many: a VM's number only grows.
-    #[must_use]
-    pub fn join(bytes: &[u8], me: u64, is_gone: impl Fn(u64) -> bool) -> Option<Vec<u8>> {
-        let mut vms: Vec<u64> = read(bytes)
-            .filter(|vm| *vm == me || !is_gone(*vm))
-            .collect();
-        let is_in = vms.contains(&me);
-        if is_in && vms.len() * 8 == bytes.len() {
-            return None;
-        }
-        if !is_in {
-            vms.push(me);
-        }
-        let skip = vms.len().saturating_sub(MAX_MEMBERS);
-        Some(
-            vms.iter()
-                .skip(skip)
-                .flat_map(|vm| vm.to_le_bytes())
-                .collect(),
-        )
-    }
 }
 
 #[cfg(test)]

@@ -9,22 +9,13 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 
 use super::abi::{self, Map};
+use super::headers::PICK_HEADER;
 use super::root::Worker;
 use super::scraper::{self, Scraper};
 use crate::clock::Millis;
 use crate::config::{EndpointSource, Plugin};
-use crate::endpoints::load::Load;
 use crate::endpoints::own::Ending;
 use crate::engine::Engine;
-use crate::response::orca;
-
-/// The header that says where a request goes (Endpoint Picker Protocol 1.0).
-pub const PICK_HEADER: &str = "x-gateway-destination-endpoint";
-/// The header that narrows the choice.
-pub const SUBSET_HEADER: &str = "x-gateway-destination-endpoint-subset";
-/// Asks an engine for its load, and its answer.
-const LOAD_FORMAT_HEADER: &str = "endpoint-load-metrics-format";
-const LOAD_HEADER: &str = "endpoint-load-metrics";
 
 /// Response flags of Envoy that speak against the endpoint: no healthy upstream, timeout, reset,
 /// connection failure, connection termination.
@@ -48,6 +39,13 @@ impl Shared {
         }
     }
 }
+
+/// Properties that say where a request is going.
+pub const CLUSTER_PROPERTY: &str = "xds\0cluster_name";
+pub const ROUTE_PROPERTY: &str = "xds\0route_name";
+
+/// Header writes do not match routes anew here.
+pub fn keep_route() {}
 
 /// Whether this gateway can do what a configuration asks.
 ///
@@ -95,41 +93,6 @@ pub fn tick(worker: &Worker) {
     scraper::tick(worker);
 }
 
-/// Where a request is going, as the route says.
-pub struct Position {
-    pub route: Vec<u8>,
-    pub cluster: String,
-    pub authority: Vec<u8>,
-    pub consumer: Vec<u8>,
-}
-
-impl Position {
-    /// Reads it; route, authority and consumer only where rules ask for them.
-    pub fn read(has_rules: bool) -> Self {
-        let cluster = abi::property("xds\0cluster_name").unwrap_or_default();
-        let for_rules = |value: fn() -> Option<Vec<u8>>| {
-            if has_rules {
-                value().unwrap_or_default()
-            } else {
-                Vec::new()
-            }
-        };
-        Self {
-            route: for_rules(|| abi::property("xds\0route_name")),
-            cluster: String::from_utf8_lossy(&cluster).into_owned(),
-            authority: for_rules(|| abi::header(Map::RequestHeaders, ":authority")),
-            consumer: for_rules(|| abi::header(Map::RequestHeaders, "x-mse-consumer")),
-        }
-    }
-}
-
-/// Takes away a pick that the client itself sent: else anyone could aim requests at any address.
-pub fn strip_client_pick() {
-    if abi::header(Map::RequestHeaders, PICK_HEADER).is_some() {
-        let _ = abi::remove_header(Map::RequestHeaders, PICK_HEADER);
-    }
-}
-
 /// Tells the VM that scrapes of a cluster it may not know: each VM says each cluster once.
 pub fn watch(worker: &Worker, engine: usize, cluster: &str) {
     let shared = &worker.gateway;
@@ -172,21 +135,6 @@ pub fn steer(addresses: &str) -> Result<(), abi::Status> {
 
 /// The buffer limit is the listener's and the virtual host's here.
 pub fn raise_buffer_limit(_bytes: u32) {}
-
-/// Asks the engine for its load; `true` when the client had not asked itself.
-pub fn ask_for_load() -> bool {
-    abi::header(Map::RequestHeaders, LOAD_FORMAT_HEADER).is_none()
-        && abi::set_header(Map::RequestHeaders, LOAD_FORMAT_HEADER, b"JSON").is_ok()
-}
-
-/// What the engine said of its load; taken out of the answer when the client did not ask.
-pub fn told_load(client_asked: bool) -> Option<Load> {
-    let value = abi::header(Map::ResponseHeaders, LOAD_HEADER)?;
-    if !client_asked {
-        let _ = abi::remove_header(Map::ResponseHeaders, LOAD_HEADER);
-    }
-    orca::parse(&value)
-}
 
 /// A property that is a number: eight bytes, little endian.
 pub fn integer(bytes: &[u8]) -> Option<u32> {

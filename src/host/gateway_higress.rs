@@ -4,27 +4,27 @@
 
 use std::rc::Rc;
 
-use super::abi::{self, Map};
+use super::abi;
 use super::root::Worker;
 use crate::clock::Millis;
 use crate::config::{EndpointSource, Plugin};
-use crate::endpoints::load::Load;
 use crate::endpoints::own::Ending;
 use crate::engine::Engine;
-use crate::response::orca;
 
-/// The header that names a pick (Endpoint Picker Protocol 1.0); this gateway does not read it.
-const PICK_HEADER: &str = "x-gateway-destination-endpoint";
-/// The header that narrows the choice.
-pub const SUBSET_HEADER: &str = "x-gateway-destination-endpoint-subset";
-/// Asks an engine for its load, and its answer.
-const LOAD_FORMAT_HEADER: &str = "endpoint-load-metrics-format";
-const LOAD_HEADER: &str = "endpoint-load-metrics";
 /// What one callback can bring past the budget before the body is let go: the gateway answers 413 itself
 /// where its buffer holds more than its limit.
 const ONE_CALLBACK_BYTES: u32 = 1 << 20;
 /// How often levels are handed on and memory is looked at.
 const TICK_MS: u32 = 500;
+
+/// Properties that say where a request is going.
+pub const CLUSTER_PROPERTY: &str = "cluster_name";
+pub const ROUTE_PROPERTY: &str = "route_name";
+
+/// Keeps the gateway from matching routes anew because a header is written.
+pub fn keep_route() {
+    let _ = abi::set_property("clear_route_cache", b"off");
+}
 
 /// Whether this gateway can do what a configuration asks.
 ///
@@ -64,43 +64,6 @@ pub fn tick(worker: &Worker) {
     }
 }
 
-/// Where a request is going, as the route says.
-pub struct Position {
-    pub route: Vec<u8>,
-    pub cluster: String,
-    pub authority: Vec<u8>,
-    pub consumer: Vec<u8>,
-}
-
-impl Position {
-    /// Reads it; route, authority and consumer only where rules ask for them.
-    pub fn read(has_rules: bool) -> Self {
-        let cluster = abi::property("cluster_name").unwrap_or_default();
-        let for_rules = |value: fn() -> Option<Vec<u8>>| {
-            if has_rules {
-                value().unwrap_or_default()
-            } else {
-                Vec::new()
-            }
-        };
-        Self {
-            route: for_rules(|| abi::property("route_name")),
-            cluster: String::from_utf8_lossy(&cluster).into_owned(),
-            authority: for_rules(|| abi::header(Map::RequestHeaders, ":authority")),
-            consumer: for_rules(|| abi::header(Map::RequestHeaders, "x-mse-consumer")),
-        }
-    }
-}
-
-/// Takes away a pick that the client itself sent: nothing behind this gateway may take it for ours. The
-/// removal must not make the gateway match routes anew.
-pub fn strip_client_pick() {
-    if abi::header(Map::RequestHeaders, PICK_HEADER).is_some() {
-        let _ = abi::set_property("clear_route_cache", b"off");
-        let _ = abi::remove_header(Map::RequestHeaders, PICK_HEADER);
-    }
-}
-
 /// The gateway itself knows its clusters.
 pub fn watch(_worker: &Worker, _engine: usize, _cluster: &str) {}
 
@@ -125,23 +88,6 @@ pub fn steer(addresses: &str) -> Result<(), abi::Status> {
 pub fn raise_buffer_limit(bytes: u32) {
     let bytes = bytes.saturating_add(ONE_CALLBACK_BYTES);
     let _ = abi::set_property("set_decoder_buffer_limit", bytes.to_string().as_bytes());
-}
-
-/// Asks the engine for its load; `true` when the client had not asked itself. The header must not make the
-/// gateway match routes anew.
-pub fn ask_for_load() -> bool {
-    abi::header(Map::RequestHeaders, LOAD_FORMAT_HEADER).is_none()
-        && abi::set_property("clear_route_cache", b"off").is_ok()
-        && abi::set_header(Map::RequestHeaders, LOAD_FORMAT_HEADER, b"JSON").is_ok()
-}
-
-/// What the engine said of its load; taken out of the answer when the client did not ask.
-pub fn told_load(client_asked: bool) -> Option<Load> {
-    let value = abi::header(Map::ResponseHeaders, LOAD_HEADER)?;
-    if !client_asked {
-        let _ = abi::remove_header(Map::ResponseHeaders, LOAD_HEADER);
-    }
-    orca::parse(&value)
 }
 
 /// A property that is a number: decimal here, or eight bytes.

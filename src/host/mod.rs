@@ -6,6 +6,7 @@
 //! gateway  what Envoy and Higress do differently (one of two files, by feature)
 //! abi      host calls, each total
 //! metrics  counts handed on
+//! headers  what both are asked for alike
 //! exchange  what workers tell each other
 //! shared   this VM among those of its process
 //! ```
@@ -14,6 +15,7 @@
 
 mod abi;
 mod exchange;
+mod headers;
 mod metrics;
 mod root;
 mod shared;

@@ -10,7 +10,7 @@ use std::rc::{Rc, Weak};
 use hashbrown::HashMap;
 
 use super::abi::{self, Buffer, Map};
-use super::gateway::PICK_HEADER;
+use super::headers::PICK_HEADER;
 use super::now;
 use super::root::Worker;
 use super::shared::{self, Identity};

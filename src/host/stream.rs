@@ -10,7 +10,7 @@ use proxy_wasm::types::Action;
 
 use super::abi::{self, Buffer, Map};
 use super::root::Worker;
-use super::{exchange, gateway, now};
+use super::{exchange, gateway, headers, now};
 use crate::clock::Millis;
 use crate::config::{EndpointSource, RequestPlace};
 use crate::endpoints::own::Ending;
@@ -59,8 +59,8 @@ impl Stream {
 
     fn begin(&mut self, end_of_stream: bool) -> Option<Step> {
         let worker = Rc::clone(self.worker.as_ref()?);
-        gateway::strip_client_pick();
-        let place = gateway::Position::read(!worker.plugin.rules.is_empty());
+        headers::strip_client_pick();
+        let place = headers::Position::read(!worker.plugin.rules.is_empty());
         let selected = worker.engine_for(&RequestPlace {
             route: &place.route,
             cluster: place.cluster.as_bytes(),
@@ -95,7 +95,7 @@ impl Stream {
         let encoding = abi::header(Map::RequestHeaders, "content-encoding");
         let isolation = isolation.and_then(|name| abi::header(Map::RequestHeaders, &name));
         let session = abi::header(Map::RequestHeaders, &session_header);
-        let subset = abi::header(Map::RequestHeaders, gateway::SUBSET_HEADER);
+        let subset = abi::header(Map::RequestHeaders, headers::SUBSET_HEADER);
         let candidates = candidates.and_then(|name| abi::header(Map::RequestHeaders, &name));
         let head = Head {
             method: &method,
@@ -114,7 +114,7 @@ impl Stream {
         let step = self.with(|session, engine| session.head(engine, &cluster, &head));
         self.cluster = cluster;
         if orca && step == Some(Step::Hold) {
-            self.asked_for_load = gateway::ask_for_load();
+            self.asked_for_load = headers::ask_for_load();
         }
         step
     }
@@ -193,7 +193,7 @@ impl Stream {
                 attempts: attempts.and_then(|bytes| gateway::integer(&bytes)),
             };
             let is_stream = crate::response::is_event_stream(&kind);
-            let load = gateway::told_load(!self.asked_for_load);
+            let load = headers::told_load(!self.asked_for_load);
             self.with(|session, engine| {
                 session.response_head(engine, &served, is_stream, now());
                 if let Some(load) = load {

@@ -1,0 +1,163 @@
+//! Who is in a cluster, and what its engines say.
+//!
+//! A listing is whole; whoever it does not name has left, and takes its index entries along. Cost: O(endpoints).
+
+use super::Pool;
+use crate::clock::Millis;
+use crate::config::Config;
+use crate::endpoints::Slot;
+use crate::endpoints::load::{Health, Load};
+use crate::endpoints::table::{Endpoint, Reading};
+use crate::number::{to_f64, to_u32};
+use crate::raw_json::RawJsonStr;
+use crate::telemetry::{Counter, Telemetry};
+
+/// What a listing says of one endpoint.
+pub struct Listed<'a, S> {
+    /// `ip:port`.
+    pub address: &'a str,
+    /// The gateway's word.
+    pub health: Health,
+    /// What its engine said.
+    pub said: Option<S>,
+}
+
+/// An engine's words, in the form in which a gateway has them: each gateway builds in its own only.
+pub trait Said {
+    /// New figures and when they were read; `None` when they are as before.
+    fn figures(
+        self,
+        endpoint: &mut Endpoint,
+        telemetry: &mut Telemetry,
+        now: Millis,
+    ) -> Option<(Load, Millis)>;
+}
+
+/// New figures and when they were read.
+pub struct Figures(pub Load, pub Millis);
+
+impl Said for Figures {
+    fn figures(self, _: &mut Endpoint, _: &mut Telemetry, _: Millis) -> Option<(Load, Millis)> {
+        Some((self.0, self.1))
+    }
+}
+
+impl Said for RawJsonStr<'_> {
+    /// Its metrics text as the gateway keeps it, new or not.
+    fn figures(
+        self,
+        endpoint: &mut Endpoint,
+        telemetry: &mut Telemetry,
+        now: Millis,
+    ) -> Option<(Load, Millis)> {
+        let load = endpoint.last_text.read(self)?;
+        let counter = if load.is_unknown() {
+            Counter::ScrapeFailures
+        } else {
+            Counter::Scrapes
+        };
+        telemetry.add(counter, 1);
+        Some((load, now))
+    }
+}
+
+impl Pool {
+    /// Takes in a whole listing: `entries` yields each endpoint with its health and what its engine said.
+    pub fn list<'a, S: Said>(
+        &mut self,
+        entries: impl Iterator<Item = Listed<'a, S>>,
+        config: &Config,
+        telemetry: &mut Telemetry,
+        now: Millis,
+    ) {
+        self.table.begin_listing();
+        for entry in entries {
+            let Some((slot, is_new)) = self.table.list(entry.address, entry.health) else {
+                continue;
+            };
+            if is_new {
+                self.fit(slot, config);
+            }
+            let figures = match (entry.said, self.table.get_mut(slot)) {
+                (Some(said), Some(endpoint)) => said.figures(endpoint, telemetry, now),
+                _ => None,
+            };
+            if let Some((load, at)) = figures {
+                self.read(slot, load, at, config, telemetry);
+            }
+            if let Some(endpoint) = self.table.get_mut(slot) {
+                endpoint.looked_at();
+            }
+        }
+        let index = &mut self.index;
+        self.table.end_listing(|slot| index.remove(slot));
+        self.listed_at = Some(now);
+    }
+
+    /// Takes in the endpoints that a request names; only these are candidates for it. One that no request
+    /// named for a while has left.
+    pub fn name(&mut self, addresses: &[&str], config: &Config, now: Millis) {
+        const FORGOTTEN_MS: u64 = 60_000;
+        if self.named_at.is_none_or(|at| now.since(at) >= FORGOTTEN_MS) {
+            let index = &mut self.index;
+            self.table.end_listing(|slot| index.remove(slot));
+            self.table.begin_listing();
+            self.named_at = Some(now);
+        }
+        self.named.clear();
+        for address in addresses {
+            let Some((slot, is_new)) = self.table.list(address, Health::Healthy) else {
+                continue;
+            };
+            self.named.push(slot);
+            if is_new {
+                self.fit(slot, config);
+            }
+        }
+    }
+
+    /// When the engine's words that count for an address were new.
+    #[must_use]
+    pub fn load_at(&self, address: &str) -> Option<Millis> {
+        self.table.get(self.table.slot_of(address)?)?.load_at
+    }
+
+    /// Reads an engine's text; `None` when it is the last one.
+    fn read(
+        &mut self,
+        slot: Slot,
+        load: Load,
+        at: Millis,
+        config: &Config,
+        telemetry: &mut Telemetry,
+    ) {
+        let Some(endpoint) = self.table.get_mut(slot) else {
+            return;
+        };
+        match endpoint.read(load, at) {
+            Reading::Same => {}
+            Reading::Resized => self.fit(slot, config),
+            Reading::Restarted => {
+                telemetry.add(Counter::Restarts, 1);
+                self.index.clear(slot);
+                self.fit(slot, config);
+            }
+        }
+    }
+
+    /// Sets the index's bound for an endpoint from its cache size and our trust.
+    pub(super) fn fit(&mut self, slot: Slot, config: &Config) {
+        let Some(endpoint) = self.table.get(slot) else {
+            return;
+        };
+        let believed = u64::from(endpoint.load.block_tokens.unwrap_or(1))
+            .saturating_mul(config.index.max_engine_blocks);
+        let tokens = match endpoint.load.capacity_tokens {
+            Some(tokens) => tokens.min(believed),
+            None => config.index.default_capacity_tokens,
+        };
+        let bytes = to_f64(tokens) * endpoint.trust.factor() * self.bytes_per_token.overall();
+        let blocks = bytes / f64::from(config.prompt.block_bytes.max(1));
+        self.index.set_capacity_blocks(slot, to_u32(blocks).max(1));
+    }
+}

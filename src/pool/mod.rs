@@ -1,0 +1,350 @@
+//! One cluster: its endpoints, what their caches hold, and the choice among them.
+//!
+//! Invariants
+//! - an endpoint that left takes its index entries and counts with it;
+//! - what [`Pool::decide`] counted and recorded is given back or confirmed through the [`Sent`] it returns.
+//!
+//! Cost: a decision O(blocks + endpoints), without allocation but for its record; a listing O(endpoints).
+
+mod listing;
+mod settle;
+mod signals;
+mod workers;
+
+pub use listing::{Figures, Listed, Said};
+pub use settle::Served;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::clock::Millis;
+use crate::config::{Config, SessionMode};
+use crate::endpoints::Slot;
+use crate::endpoints::load::{Health, adapter_hash};
+use crate::endpoints::own::Ticket;
+use crate::endpoints::table::{Endpoint, Table};
+use crate::exchange::{Exchange, What};
+use crate::fallback::Fallback;
+use crate::learn::BytesPerToken;
+use crate::number::{millis, to_f64, to_u32};
+use crate::pick::filter::{self, Standing};
+use crate::pick::{Ask, Branch, Candidate, Ranked};
+use crate::prefix::{Depths, Index, RecordState};
+use crate::request::{BlockHash, Prompt};
+use crate::telemetry::{Counter, Histogram, Telemetry};
+
+/// Smoothing of the usual miss of a request.
+const MISS_ALPHA: f64 = 0.02;
+
+/// One cluster's state in this worker.
+pub struct Pool {
+    table: Table,
+    index: Index,
+    bytes_per_token: BytesPerToken,
+    mean_miss_tokens: f64,
+    exchange: Exchange,
+    /// When the endpoints were last listed.
+    pub listed_at: Option<Millis>,
+    /// Endpoints that the present request named, where requests name them.
+    named: Vec<Slot>,
+    named_at: Option<Millis>,
+    depths: Depths,
+    candidates: Vec<Candidate>,
+    ranked: Ranked,
+}
+
+/// What a request asks of a pool.
+pub struct Question<'a> {
+    /// Its prompt.
+    pub prompt: &'a Prompt,
+    /// Hash of the session that it names, by header or body.
+    pub session: Option<u64>,
+    /// Only these addresses may be picked.
+    pub subset: Option<&'a [&'a str]>,
+}
+
+/// A request that was sent to an endpoint: what is still to settle about it.
+#[derive(Debug)]
+pub struct Sent {
+    /// Where to.
+    pub slot: Slot,
+    /// Why there.
+    pub branch: Branch,
+    /// Predicted cached prompt tokens.
+    pub matched_tokens: f64,
+    /// Estimated prompt tokens.
+    pub prompt_tokens: f64,
+    /// Predicted time to the first token; of it, computing.
+    pub ttft_ms: Option<f64>,
+    computing_ms: Option<f64>,
+    /// Moment of the decision.
+    pub at: Millis,
+    /// Hash of the model's name.
+    pub model: u64,
+    /// Blocks matched at the endpoint.
+    pub matched_blocks: u32,
+    streams: bool,
+    prompt_bytes: u64,
+    blocks: Vec<BlockHash>,
+    ticket: Option<Ticket>,
+    tentative: bool,
+    /// No other worker's request was before it, so that its first token tells the endpoint's rate.
+    is_alone: bool,
+    /// Blocks before this one were not told to other workers: they know them.
+    told_from: usize,
+}
+
+impl Sent {
+    /// Whole blocks of the prompt.
+    #[must_use]
+    pub fn total_blocks(&self) -> usize {
+        self.blocks.len()
+    }
+}
+
+impl Pool {
+    /// An empty pool.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        Self {
+            table: Table::default(),
+            index: Index::new(&config.index),
+            bytes_per_token: BytesPerToken::default(),
+            mean_miss_tokens: 0.0,
+            exchange: Exchange::new(config.exchange),
+            listed_at: None,
+            named: Vec::new(),
+            named_at: None,
+            depths: Depths::new(),
+            candidates: Vec::new(),
+            ranked: Ranked::new(config.fallback_endpoints),
+        }
+    }
+
+    /// The pool's endpoints.
+    #[must_use]
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The pool's prefix index.
+    #[must_use]
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// Picks an endpoint for a request, counts the request there and records its prefix, tentatively.
+    ///
+    /// # Errors
+    /// The reason to leave the request to the gateway.
+    pub fn decide(
+        &mut self,
+        question: &Question<'_>,
+        blocks: Vec<BlockHash>,
+        config: &Config,
+        rng: &mut fastrand::Rng,
+        telemetry: &mut Telemetry,
+        now: Millis,
+    ) -> Result<Sent, Fallback> {
+        if self.table.is_empty() {
+            return Err(Fallback::NoEndpoints);
+        }
+        let prompt = question.prompt;
+        let model = xxh3_64(prompt.model.as_bytes());
+        let per_token = self.bytes_per_token.of(model);
+        self.index.matches(&blocks, now, &mut self.depths);
+        self.gather(question, per_token, config, now);
+        if self.candidates.is_empty() {
+            return Err(Fallback::NoneEligible);
+        }
+        let ask = self.ask(question, per_token, config);
+        let branch = crate::pick::pick(&ask, &self.candidates, &config.pick, rng, &mut self.ranked)
+            .ok_or(Fallback::NoneEligible)?;
+        let winner = *self.ranked.winner().ok_or(Fallback::NoneEligible)?;
+        let miss = (ask.prompt_tokens - winner.matched_tokens).max(0.0);
+        let weight = if self.mean_miss_tokens > 0.0 {
+            MISS_ALPHA
+        } else {
+            1.0
+        };
+        self.mean_miss_tokens += weight * (miss - self.mean_miss_tokens);
+        let mut sent = Sent {
+            slot: winner.slot,
+            branch,
+            matched_tokens: self.matched_tokens(winner.slot, prompt, per_token),
+            prompt_tokens: ask.prompt_tokens,
+            ttft_ms: winner.ttft_ms,
+            computing_ms: None,
+            at: now,
+            model,
+            matched_blocks: self.depths.of(winner.slot),
+            streams: prompt.stream,
+            prompt_bytes: prompt.bytes,
+            blocks,
+            ticket: None,
+            tentative: false,
+            is_alone: true,
+            told_from: 0,
+        };
+        self.send(
+            &mut sent,
+            winner.slot,
+            RecordState::Tentative,
+            config,
+            telemetry,
+            now,
+        );
+        if let Some(at) = self
+            .table
+            .get(sent.slot)
+            .and_then(|endpoint| endpoint.load_at)
+        {
+            telemetry.observe(Histogram::SnapshotAgeMs, now.since(at));
+        }
+        Ok(sent)
+    }
+
+    fn ask(&self, question: &Question<'_>, per_token: f64, config: &Config) -> Ask {
+        let prompt = question.prompt;
+        let conversation = question.session.unwrap_or(prompt.conversation);
+        let strict = question.session.is_some() && config.session.mode == SessionMode::Strict;
+        Ask {
+            prompt_tokens: to_f64(prompt.bytes) / per_token,
+            head_tokens: to_f64(prompt.head_bytes) / per_token,
+            conversation,
+            later_turn: prompt.later_turn || question.session.is_some(),
+            sticky: if strict {
+                home(conversation, &self.candidates)
+            } else {
+                None
+            },
+            mean_miss_tokens: self.mean_miss_tokens,
+        }
+    }
+
+    fn matched_tokens(&self, slot: Slot, prompt: &Prompt, per_token: f64) -> f64 {
+        match self.depths.of(slot) {
+            0 => 0.0,
+            depth => {
+                to_f64(prompt.matched_bytes(usize::try_from(depth).unwrap_or(usize::MAX)))
+                    / per_token
+            }
+        }
+    }
+
+    /// Fills the candidates: who is eligible, with what is known of each.
+    fn gather(&mut self, question: &Question<'_>, per_token: f64, config: &Config, now: Millis) {
+        self.candidates.clear();
+        let adapter = self.adapter(&question.prompt.model);
+        let stale_after_ms = millis(config.metrics.stale_after);
+        for (slot, endpoint) in self.table.iter() {
+            let standing = Standing {
+                healthy: endpoint.health != Health::Unhealthy,
+                draining: endpoint.health == Health::Draining,
+                in_subset: question
+                    .subset
+                    .is_none_or(|subset| subset.contains(&&*endpoint.address))
+                    && (self.named_at.is_none() || self.named.contains(&slot)),
+                serves_model: None,
+                cooling_until: endpoint.cooldown.until(),
+            };
+            if filter::eligible(&standing, now).is_ok() {
+                self.candidates.push(Candidate {
+                    slot,
+                    name_hash: endpoint.name_hash,
+                    matched_tokens: self.matched_tokens(slot, question.prompt, per_token),
+                    signals: signals::signals(endpoint, adapter, stale_after_ms, now),
+                });
+            }
+        }
+    }
+
+    /// The hash of a model that some engine knows as an adapter.
+    fn adapter(&self, model: &str) -> Option<u64> {
+        let hash = adapter_hash(model.as_bytes());
+        let names = |endpoint: &Endpoint| {
+            let adapters = endpoint.load.adapters.as_ref();
+            adapters.is_some_and(|adapters| {
+                adapters.running.contains(&hash) || adapters.waiting.contains(&hash)
+            })
+        };
+        self.table
+            .iter()
+            .any(|(_, endpoint)| names(endpoint))
+            .then_some(hash)
+    }
+
+    /// Counts and records a request at an endpoint.
+    fn send(
+        &mut self,
+        sent: &mut Sent,
+        slot: Slot,
+        state: RecordState,
+        config: &Config,
+        telemetry: &mut Telemetry,
+        now: Millis,
+    ) {
+        let Some(endpoint) = self.table.get_mut(slot) else {
+            return;
+        };
+        let rate = endpoint.prefill_rate();
+        let miss = (sent.prompt_tokens - sent.matched_tokens).max(1.0);
+        sent.slot = slot;
+        sent.computing_ms = sent.ttft_ms.map(|ttft_ms| ttft_ms - endpoint.queueing.ms());
+        endpoint.cooldown.picked(now, &config.pick);
+        sent.is_alone = endpoint.is_ours_alone(now);
+        sent.ticket =
+            Some(
+                endpoint
+                    .own
+                    .send(to_u32(miss), sent.streams, self.ranked.cold(), rate, now),
+            );
+        endpoint.sent_more(miss);
+        sent.tentative = state == RecordState::Tentative;
+        let recorded = self.index.record(&sent.blocks, slot, state, now);
+        telemetry.add(Counter::Evictions, u64::from(recorded.evicted));
+        sent.told_from = usize::try_from(recorded.lately_used).unwrap_or(0);
+        // From the last block that the others know: it is touched there, and the new ones go behind it.
+        let from = sent.told_from.saturating_sub(1);
+        if sent.told_from < sent.blocks.len() {
+            self.exchange.tell(
+                What::Recorded,
+                endpoint.name_hash,
+                sent.blocks.get(from..).unwrap_or_default(),
+            );
+        } else {
+            self.exchange.touch();
+        }
+    }
+
+    /// The addresses of the last decision, the winner first, as a comma list.
+    #[must_use]
+    pub fn ranking(&self) -> String {
+        let mut list = String::new();
+        for entry in self.ranked.entries() {
+            let Some(endpoint) = self.table.get(entry.slot) else {
+                continue;
+            };
+            if !list.is_empty() {
+                list.push(',');
+            }
+            list.push_str(&endpoint.address);
+        }
+        list
+    }
+
+    /// Costs of the best three of the last decision, for people.
+    #[must_use]
+    pub fn costs(&self) -> Vec<(&str, f64)> {
+        let best = self.ranked.entries().iter().take(3);
+        best.filter_map(|entry| Some((&*self.table.get(entry.slot)?.address, entry.cost)))
+            .collect()
+    }
+}
+
+/// The candidate with the highest rendezvous hash of a conversation.
+fn home(conversation: u64, candidates: &[Candidate]) -> Option<Slot> {
+    let best = candidates
+        .iter()
+        .max_by_key(|c| crate::pick::rendezvous::weight(conversation, c.name_hash))?;
+    Some(best.slot)
+}
