@@ -37,6 +37,8 @@ async fn until_named(stage: &Stage, address: &str, wanted: bool) {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     }
+    // Another worker may have looked just before: its view is a refresh (250 ms) old at most.
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
