@@ -20,7 +20,7 @@
 
 use core::time::Duration;
 
-use super::{Adapter, Ask, Branch, Candidate, Entry, rendezvous, sane};
+use super::{Adapter, Ask, Branch, Candidate, Entry, Ranked, rendezvous, sane};
 use crate::config::PickOptions;
 
 /// What a request waiting for its first token costs beyond its tokens: scheduling, one decode step.
@@ -45,16 +45,14 @@ const SCARCITY: f64 = 0.6;
 const SCARCITY_LIMIT: f64 = 6.0;
 /// Below this many requests an endpoint counts as idle in the harmonic mean.
 const IDLE_REQUESTS: f64 = 0.3;
-/// Share of requests by others that may be an error of measurement.
-const UNSEEN_NOISE: f64 = 0.2;
-/// Share of requests by others at which every second unknown prompt is taken for theirs.
-const UNSEEN_HALF: f64 = 0.01;
-/// So few requests that nobody here knows of prove nothing: they may be our own, told late.
-const UNSEEN_FEW: f64 = 2.0;
-/// How much of a prompt the home may cost more, where others may have to find it as well.
-const UNSEEN_TIE: f64 = 0.5;
-/// Requests waiting at an endpoint that end its wider tie: a burst has to leave its home.
-const UNSEEN_TIE_REQUESTS: u32 = 3;
+/// Share of requests by others up to which they are none: engines' words lag behind our counts.
+const UNSEEN_NONE: f64 = 0.1;
+/// Share of requests by others from which an unknown conversation is surely theirs.
+const UNSEEN_SURE: f64 = 0.2;
+/// By what share of the best cost the home may cost more, where others look for conversations there.
+const UNSEEN_TIE_RATIO: f64 = 0.4;
+/// How much of a cold prompt the home may cost more then, as long as nothing waits there.
+const UNSEEN_TIE_PROMPT: f64 = 0.7;
 /// A cost that nothing exceeds, for figures that are no numbers.
 const WORST: f64 = 1e15;
 
@@ -63,9 +61,12 @@ pub(super) fn choose(
     ask: &Ask,
     candidates: &[Candidate],
     options: &PickOptions,
-    scores: &mut Vec<Entry>,
+    ranked: &mut Ranked,
 ) -> Option<(usize, Branch)> {
     let pool = Pool::of(ask, candidates, options);
+    ranked.home = Some(pool.home);
+    ranked.told = (pool.running.weight > 0.0).then_some((pool.requests, pool.requests_own));
+    let scores = &mut ranked.scores;
     let mut total = 0.0;
     let mut count = 0.0;
     let mut failures = false;
@@ -108,7 +109,10 @@ struct Pool {
     miss_tokens: f64,
     /// What a computed token costs those behind it.
     scarcity: f64,
-    /// Share of the pool's requests that this gateway did not send.
+    /// Requests that engines told of, and of them ours.
+    requests: f64,
+    requests_own: f64,
+    /// How sure it is that others send requests, 0 to 1.
     unseen: f64,
     /// Longest match.
     matched_tokens: f64,
@@ -131,13 +135,15 @@ impl Pool {
             miss_tokens: sane(ask.mean_miss_tokens, 0.0),
             matched_tokens: 0.0,
             scarcity: 0.0,
-            unseen: 0.0,
+            requests: 0.0,
+            requests_own: 0.0,
+            unseen: ((ask.unseen - UNSEEN_NONE) / (UNSEEN_SURE - UNSEEN_NONE)).clamp(0.0, 1.0),
             min_match_tokens: f64::from(options.min_match_tokens),
             home: 0,
             credit_tokens: 0.0,
         };
         let mut highest = None;
-        let (mut prefill, mut awaiting, mut own, mut theirs) = (0.0, 0.0, 0.0, 0.0);
+        let (mut prefill, mut awaiting) = (0.0, 0.0);
         for (at, candidate) in candidates.iter().enumerate() {
             let signals = &candidate.signals;
             let weight = sane(signals.freshness, 0.0).min(1.0);
@@ -147,8 +153,8 @@ impl Pool {
             if let Some(running) = known(signals.running) {
                 pool.running.add(running, weight);
                 let waiting = known(signals.waiting).unwrap_or(0.0);
-                theirs += weight * (running + waiting);
-                own += weight * f64::from(signals.inflight.max(signals.inflight_own));
+                pool.requests += weight * (running + waiting);
+                pool.requests_own += weight * f64::from(signals.inflight_own);
             }
             if let Some(kv_use) = known(signals.kv_use) {
                 pool.kv_use.add(kv_use.min(1.0), weight);
@@ -182,15 +188,9 @@ impl Pool {
                 sane(ask.prompt_tokens, 0.0)
             };
         }
-        let unseen = if pool.running.weight > 0.0 {
-            (theirs - own - UNSEEN_FEW) / (theirs + 1.0)
-        } else {
-            1.0
-        };
-        pool.unseen = sane(unseen - UNSEEN_NOISE, 0.0);
         if ask.later_turn {
             // What this gateway sent itself the index knows the place of; the prior is for the rest.
-            let theirs = pool.unseen / (pool.unseen + UNSEEN_HALF);
+            let theirs = (ask.unseen / UNSEEN_SURE).clamp(0.0, 1.0) * sane(ask.home_worth, 0.0);
             let credit = options.prior * theirs * sane(ask.head_tokens, 0.0);
             if credit > pool.matched_tokens {
                 pool.credit_tokens = credit.min(sane(ask.prompt_tokens, 0.0));
@@ -254,7 +254,8 @@ impl Pool {
 
     /// What counts as a near tie.
     fn reach(&self, ask: &Ask, options: &PickOptions, scores: &[Entry]) -> Reach {
-        let near = (cheapest(scores) * options.tie_ratio).max(f64::from(options.tie_tokens));
+        let ratio = options.tie_ratio + UNSEEN_TIE_RATIO * self.unseen;
+        let near = (cheapest(scores) * ratio).max(f64::from(options.tie_tokens));
         // A match that is known outweighs a home that is guessed: an engine's snapshot may still show our own
         // finished requests, which then look like another gateway's.
         let unseen = if self.credit_tokens > self.matched_tokens || self.is_cold(ask) {
@@ -262,7 +263,7 @@ impl Pool {
         } else {
             0.0
         };
-        let wide = near + UNSEEN_TIE * unseen * sane(ask.prompt_tokens, 0.0);
+        let wide = near + UNSEEN_TIE_PROMPT * unseen * sane(ask.prompt_tokens, 0.0);
         Reach { near, wide }
     }
 
@@ -288,7 +289,7 @@ impl Pool {
         let mut winner: Option<(usize, Rank)> = None;
         let mut ties = 0_usize;
         for (at, (entry, candidate)) in scores.iter().zip(candidates).enumerate() {
-            let is_free = candidate.signals.awaiting_first < UNSEEN_TIE_REQUESTS;
+            let is_free = candidate.signals.awaiting_first == 0;
             if entry.cost > best + if is_free { reach.wide } else { reach.near } {
                 continue;
             }

@@ -46,6 +46,10 @@ pub struct Ask {
     pub sticky: Option<Slot>,
     /// Uncached tokens of a usual request of this pool; 0 = not learned yet.
     pub mean_miss_tokens: f64,
+    /// How far the homes of conversations that nobody here knows are worth following (0..=1).
+    pub home_worth: f64,
+    /// Share of the pool's requests that others send (0..=1), as seen so far.
+    pub unseen: f64,
 }
 
 /// An eligible endpoint.
@@ -195,6 +199,8 @@ pub struct Ranked {
     len: usize,
     limit: usize,
     cold: bool,
+    home: Option<usize>,
+    told: Option<(f64, f64)>,
     /// One entry a candidate, in the candidates' order.
     scores: Vec<Entry>,
 }
@@ -209,6 +215,8 @@ impl Ranked {
             len: 0,
             limit,
             cold: false,
+            home: None,
+            told: None,
             scores: Vec::new(),
         }
     }
@@ -232,9 +240,23 @@ impl Ranked {
         self.cold
     }
 
+    /// The home's index among the candidates; profile `cost` only.
+    #[must_use]
+    pub fn home(&self) -> Option<usize> {
+        self.home
+    }
+
+    /// Requests that engines told of, and those of them that were ours; profile `cost` only.
+    #[must_use]
+    pub fn told(&self) -> Option<(f64, f64)> {
+        self.told
+    }
+
     fn clear(&mut self) {
         self.len = 0;
         self.cold = false;
+        self.home = None;
+        self.told = None;
         self.scores.clear();
     }
 
@@ -303,7 +325,7 @@ pub fn pick(
 ) -> Option<Branch> {
     ranked.clear();
     let (winner, branch) = match &options.profile {
-        Profile::Cost => cost::choose(ask, candidates, options, &mut ranked.scores)?,
+        Profile::Cost => cost::choose(ask, candidates, options, ranked)?,
         Profile::Weighted(weights) => {
             weighted::choose(ask, candidates, weights, rng, &mut ranked.scores)?
         }

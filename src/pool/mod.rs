@@ -24,7 +24,7 @@ use crate::endpoints::own::Ticket;
 use crate::endpoints::table::{Endpoint, Table};
 use crate::exchange::{Exchange, What};
 use crate::fallback::Fallback;
-use crate::learn::BytesPerToken;
+use crate::learn::{BytesPerToken, HomeRight, Unseen};
 use crate::number::{millis, to_f64, to_u32};
 use crate::pick::filter::{self, Standing};
 use crate::pick::{Ask, Branch, Candidate, Ranked};
@@ -41,6 +41,8 @@ pub struct Pool {
     index: Index,
     bytes_per_token: BytesPerToken,
     mean_miss_tokens: f64,
+    home_right: HomeRight,
+    unseen: Unseen,
     exchange: Exchange,
     /// When the endpoints were last listed.
     pub listed_at: Option<Millis>,
@@ -89,6 +91,8 @@ pub struct Sent {
     tentative: bool,
     /// No other worker's request was before it, so that its first token tells the endpoint's rate.
     is_alone: bool,
+    /// The share of the prompt that was guessed to be there, nobody here knowing where it is.
+    guessed: Option<f64>,
     /// Blocks before this one were not told to other workers: they know them.
     told_from: usize,
 }
@@ -110,6 +114,8 @@ impl Pool {
             index: Index::new(&config.index),
             bytes_per_token: BytesPerToken::default(),
             mean_miss_tokens: 0.0,
+            home_right: HomeRight::default(),
+            unseen: Unseen::default(),
             exchange: Exchange::new(config.exchange),
             listed_at: None,
             named: Vec::new(),
@@ -159,6 +165,9 @@ impl Pool {
         let ask = self.ask(question, per_token, config);
         let branch = crate::pick::pick(&ask, &self.candidates, &config.pick, rng, &mut self.ranked)
             .ok_or(Fallback::NoneEligible)?;
+        if let Some((all, ours)) = self.ranked.told() {
+            self.unseen.observe(all, ours);
+        }
         let winner = *self.ranked.winner().ok_or(Fallback::NoneEligible)?;
         let miss = (ask.prompt_tokens - winner.matched_tokens).max(0.0);
         let weight = if self.mean_miss_tokens > 0.0 {
@@ -183,6 +192,7 @@ impl Pool {
             ticket: None,
             tentative: false,
             is_alone: true,
+            guessed: self.guess(&ask, winner.slot),
             told_from: 0,
         };
         self.send(
@@ -203,6 +213,24 @@ impl Pool {
         Ok(sent)
     }
 
+    /// Judges the home by what the index knows of a conversation; what it does not know its answer will tell.
+    fn guess(&mut self, ask: &Ask, picked: Slot) -> Option<f64> {
+        let home = self.candidates.get(self.ranked.home()?)?;
+        if !ask.later_turn || ask.head_tokens <= 0.0 {
+            return None;
+        }
+        let known = self
+            .candidates
+            .iter()
+            .map(|candidate| candidate.matched_tokens);
+        if known.fold(0.0, f64::max) * 2.0 >= ask.head_tokens {
+            self.home_right
+                .observe(home.matched_tokens * 2.0 >= ask.head_tokens);
+            return None;
+        }
+        (home.slot == picked).then(|| ask.head_tokens / ask.prompt_tokens)
+    }
+
     fn ask(&self, question: &Question<'_>, per_token: f64, config: &Config) -> Ask {
         let prompt = question.prompt;
         let conversation = question.session.unwrap_or(prompt.conversation);
@@ -218,6 +246,8 @@ impl Pool {
                 None
             },
             mean_miss_tokens: self.mean_miss_tokens,
+            home_worth: self.home_right.worth(),
+            unseen: self.unseen.share(),
         }
     }
 

@@ -128,6 +128,11 @@ impl Pool {
             Counter::DeliveredHitTokens,
             u64::from(cached_tokens.min(prompt_tokens)),
         );
+        if let Some(head_share) = sent.guessed {
+            let head_tokens = head_share * f64::from(prompt_tokens);
+            self.home_right
+                .observe(f64::from(cached_tokens) * 2.0 >= head_tokens);
+        }
         let Some(endpoint) = self.table.get_mut(sent.slot) else {
             return;
         };
