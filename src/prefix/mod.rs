@@ -20,7 +20,9 @@
 //!   its path from the head on).
 //!
 //! Cost: `matches` one look-up a block for all endpoints together, until nobody matches; `record` one look-up a block,
-//! and constant work for each new one, whatever the number of holders. Nothing is ever hashed again in one go.
+//! and constant work for each new one, whatever the number of holders. Where a path was the last one recorded, its
+//! blocks stand in the endpoint's order one behind the other: each is found where the one before it points, without a
+//! look-up, and stays where it is. Nothing is ever hashed again in one go.
 //!
 //! Memory: 32 bytes a pair when each block has one holder, 42 at worst, and a fixed 30 KB. It grows in small
 //! segments up to what `max_pairs` needs and no further, however long it runs: [`IndexStats::bytes`] stays under
@@ -40,7 +42,7 @@ use crate::config::IndexOptions;
 use crate::endpoints::Slot;
 use crate::request::BlockHash;
 use arena::NIL;
-use holders::Holders;
+use holders::{Holders, Look, Pair, Vacancy};
 use recency::Recency;
 
 /// Expired pairs that one record clears away at most.
@@ -85,6 +87,14 @@ pub struct IndexStats {
     pub evictions: u64,
     /// Pairs that were cleared away because of their age, since the start.
     pub expired: u64,
+}
+
+/// Whose pairs went to make room.
+enum Room {
+    /// None, or the slot's own.
+    Own,
+    /// Any slot's.
+    Others,
 }
 
 /// The prefix index of one pool.
@@ -168,34 +178,34 @@ impl Index {
         let mut recorded = Recorded::default();
         let evictions = self.evictions;
         let capacity = self.recency.capacity(slot.0);
+        let claim = |claims: u16| match state {
+            RecordState::Tentative => claims.saturating_add(1),
+            RecordState::Confirmed => CONFIRMED,
+        };
         let mut before = NIL;
         for (&hash, seen) in blocks.iter().take(capacity as usize).zip(0..) {
-            let id = match self.holders.find(hash, slot.0) {
+            let look = match self.behind(before, hash, slot.0) {
+                Some(id) => Look::Found(id),
+                None => self.holders.look(hash, slot.0),
+            };
+            before = match look {
                 // A hash twice in a row is one block.
-                Some(id) if id == before => continue,
-                Some(id) => {
-                    let at = recorded.lately_used;
-                    recorded.lately_used += u32::from(at == seen && self.was_used_lately(id));
-                    recorded.new_blocks += u32::from(self.forget_if_expired(id));
-                    self.recency.take(&mut self.holders, id);
+                Look::Found(id) if id == before => continue,
+                Look::Found(id) => {
+                    let age_s = self.touch(id, before, slot.0, claim);
+                    let lately = recorded.lately_used == seen && age_s < LATELY_S;
+                    recorded.lately_used += u32::from(lately);
+                    recorded.new_blocks += u32::from(age_s >= self.ttl_s);
                     id
                 }
-                None => {
-                    if !self.make_room(slot.0, before) {
-                        break;
-                    }
-                    let Some(id) = self.holders.add(hash, slot.0) else {
+                Look::Missing(vacancy) => {
+                    let Some(id) = self.add(hash, slot.0, vacancy, before, claim(0)) else {
                         break;
                     };
                     recorded.new_blocks += 1;
                     id
                 }
             };
-            self.touch(id, before, |claims| match state {
-                RecordState::Tentative => claims.saturating_add(1),
-                RecordState::Confirmed => CONFIRMED,
-            });
-            before = id;
         }
         recorded.evicted = u32::try_from(self.evictions - evictions).unwrap_or(u32::MAX);
         recorded
@@ -208,7 +218,8 @@ impl Index {
         let mut confirmed = 0;
         let mut before = NIL;
         for &hash in blocks {
-            let Some(id) = self.holders.find(hash, slot.0) else {
+            let behind = self.behind(before, hash, slot.0);
+            let Some(id) = behind.or_else(|| self.holders.find(hash, slot.0)) else {
                 continue;
             };
             let expired = |used_s| self.is_expired(used_s, self.latest_s);
@@ -220,8 +231,7 @@ impl Index {
             {
                 continue;
             }
-            self.recency.take(&mut self.holders, id);
-            self.touch(id, before, |_| CONFIRMED);
+            self.touch(id, before, slot.0, |_| CONFIRMED);
             before = id;
             confirmed += 1;
         }
@@ -307,60 +317,78 @@ impl Index {
         now_s.saturating_sub(used_s) >= self.ttl_s
     }
 
-    fn was_used_lately(&self, id: u32) -> bool {
-        let pair = self.holders.pair(id);
-        pair.is_some_and(|pair| self.latest_s.saturating_sub(pair.used_s) < LATELY_S)
+    /// The pair right behind `before` in the slot's order, when it is of this block.
+    #[inline(always)]
+    fn behind(&self, before: u32, hash: BlockHash, slot: u16) -> Option<u32> {
+        let id = self.recency.behind(&self.holders, before, slot);
+        (self.holders.pair(id)?.hash() == hash).then_some(id)
     }
 
-    /// Takes from an expired pair what it stood on; whether it had expired.
-    fn forget_if_expired(&mut self, id: u32) -> bool {
-        let now_s = self.latest_s;
-        let ttl_s = self.ttl_s;
+    /// Puts a pair behind `before` in its slot's order as used now, with new claims: an expired one has lost those that
+    /// it had. Returns its age before.
+    #[inline(always)]
+    fn touch(&mut self, id: u32, before: u32, slot: u16, claim: impl FnOnce(u16) -> u16) -> u32 {
         let Some(pair) = self.holders.pair_mut(id) else {
-            return false;
+            return 0;
         };
-        let expired = now_s.saturating_sub(pair.used_s) >= ttl_s;
-        if expired {
-            pair.claims = 0;
+        let age_s = self.latest_s.saturating_sub(pair.used_s);
+        let claims = if age_s >= self.ttl_s { 0 } else { pair.claims };
+        pair.used_s = self.latest_s;
+        pair.claims = claim(claims);
+        if pair.newer != before {
+            self.recency.take(&mut self.holders, id);
+            self.recency
+                .put_behind(&mut self.holders, before, id, slot, self.latest_s);
         }
-        expired
+        age_s
     }
 
-    /// Puts a pair behind `before` in its slot's order as used now, with new claims.
-    fn touch(&mut self, id: u32, before: u32, claims: impl FnOnce(u16) -> u16) {
-        let now_s = self.latest_s;
-        if let Some(pair) = self.holders.pair_mut(id) {
-            pair.used_s = now_s;
-            pair.claims = claims(pair.claims);
-        }
-        self.recency.put_behind(&mut self.holders, before, id);
+    /// Adds a pair behind `before`, as used now. `None` when there is no room.
+    #[inline(always)]
+    fn add(
+        &mut self,
+        hash: BlockHash,
+        slot: u16,
+        vacancy: Vacancy,
+        before: u32,
+        claims: u16,
+    ) -> Option<u32> {
+        let vacancy = match self.make_room(slot, before)? {
+            Room::Own => vacancy,
+            // A pair of the same block may have gone.
+            Room::Others => match self.holders.look(hash, slot) {
+                Look::Missing(vacancy) => vacancy,
+                Look::Found(_) => return None,
+            },
+        };
+        let pair = Pair::new(hash, slot, self.latest_s, claims);
+        let id = self.holders.add(pair, vacancy)?;
+        self.recency
+            .put_behind(&mut self.holders, before, id, slot, self.latest_s);
+        Some(id)
     }
 
-    /// Makes room for one more pair of the slot; `false` when only the path itself, down to `last`, could go.
-    fn make_room(&mut self, slot: u16, last: u32) -> bool {
+    /// Makes room for one more pair of the slot; `None` when only the path itself, down to `last`, could go.
+    fn make_room(&mut self, slot: u16, last: u32) -> Option<Room> {
         while self.recency.held(slot) >= self.recency.capacity(slot) {
-            if !self.evict(self.recency.oldest_of(slot), last) {
-                return false;
-            }
+            self.evict(self.recency.oldest_of(slot), last)?;
         }
+        let mut room = Room::Own;
         while self.holders.len() >= self.max_pairs {
-            let Some((oldest, _)) = self.recency.oldest(&self.holders) else {
-                return false;
-            };
-            if !self.evict(oldest, last) {
-                return false;
-            }
+            let (oldest, _) = self.recency.oldest(&self.holders)?;
+            self.evict(oldest, last)?;
+            room = Room::Others;
         }
-        true
+        Some(room)
     }
 
-    fn evict(&mut self, id: u32, last: u32) -> bool {
+    fn evict(&mut self, id: u32, last: u32) -> Option<()> {
         if id == NIL || id == last {
-            return false;
+            return None;
         }
         self.drop_pair(id);
         self.evictions += 1;
-        true
+        Some(())
     }
 
     /// Clears away expired pairs, oldest first, a bounded number.
