@@ -97,6 +97,26 @@ enum Room {
     Others,
 }
 
+/// A pair that was used just now.
+struct Used {
+    id: u32,
+    /// The pair behind it in its slot's order.
+    older: u32,
+    /// Since it was used before; for a new one longer than any TTL.
+    age_s: u32,
+}
+
+impl Used {
+    /// Before the first of a path.
+    const fn none(newest: u32) -> Self {
+        Self {
+            id: NIL,
+            older: newest,
+            age_s: 0,
+        }
+    }
+}
+
 /// The prefix index of one pool.
 pub struct Index {
     holders: Holders,
@@ -178,34 +198,27 @@ impl Index {
         let mut recorded = Recorded::default();
         let evictions = self.evictions;
         let capacity = self.recency.capacity(slot.0);
-        let claim = |claims: u16| match state {
-            RecordState::Tentative => claims.saturating_add(1),
+        let claims = match state {
+            RecordState::Tentative => 1,
             RecordState::Confirmed => CONFIRMED,
         };
-        let mut before = NIL;
+        let mut last = Used::none(self.recency.newest_of(slot.0));
         for (&hash, seen) in blocks.iter().take(capacity as usize).zip(0..) {
-            let look = match self.behind(before, hash, slot.0) {
-                Some(id) => Look::Found(id),
-                None => self.holders.look(hash, slot.0),
+            let used = match self.use_again(last.older, hash, claims) {
+                Some(used) => used,
+                None => match self.place(hash, slot.0, last.id, claims) {
+                    Some(used) => used,
+                    None => break,
+                },
             };
-            before = match look {
-                // A hash twice in a row is one block.
-                Look::Found(id) if id == before => continue,
-                Look::Found(id) => {
-                    let age_s = self.touch(id, before, slot.0, claim);
-                    let lately = recorded.lately_used == seen && age_s < LATELY_S;
-                    recorded.lately_used += u32::from(lately);
-                    recorded.new_blocks += u32::from(age_s >= self.ttl_s);
-                    id
-                }
-                Look::Missing(vacancy) => {
-                    let Some(id) = self.add(hash, slot.0, vacancy, before, claim(0)) else {
-                        break;
-                    };
-                    recorded.new_blocks += 1;
-                    id
-                }
-            };
+            // A hash twice in a row is one block.
+            if used.id == last.id {
+                continue;
+            }
+            let is_lately = recorded.lately_used == seen && used.age_s < LATELY_S;
+            recorded.lately_used += u32::from(is_lately);
+            recorded.new_blocks += u32::from(used.age_s >= self.ttl_s);
+            last = used;
         }
         recorded.evicted = u32::try_from(self.evictions - evictions).unwrap_or(u32::MAX);
         recorded
@@ -216,23 +229,16 @@ impl Index {
     pub fn confirm(&mut self, blocks: &[BlockHash], slot: Slot, now: Millis) -> u32 {
         self.latest_s = self.seconds(now);
         let mut confirmed = 0;
-        let mut before = NIL;
+        let mut last = Used::none(self.recency.newest_of(slot.0));
         for &hash in blocks {
-            let behind = self.behind(before, hash, slot.0);
-            let Some(id) = behind.or_else(|| self.holders.find(hash, slot.0)) else {
-                continue;
+            let used = match self.use_again(last.older, hash, CONFIRMED) {
+                Some(used) => used,
+                None => match self.confirm_one(hash, slot.0, last.id) {
+                    Some(used) => used,
+                    None => continue,
+                },
             };
-            let expired = |used_s| self.is_expired(used_s, self.latest_s);
-            if id == before
-                || self
-                    .holders
-                    .pair(id)
-                    .is_none_or(|pair| expired(pair.used_s))
-            {
-                continue;
-            }
-            self.touch(id, before, slot.0, |_| CONFIRMED);
-            before = id;
+            last = used;
             confirmed += 1;
         }
         confirmed
@@ -317,30 +323,65 @@ impl Index {
         now_s.saturating_sub(used_s) >= self.ttl_s
     }
 
-    /// The pair right behind `before` in the slot's order, when it is of this block.
+    /// Uses the pair `id` again where it stands, when it is of this block and has not expired.
     #[inline(always)]
-    fn behind(&self, before: u32, hash: BlockHash, slot: u16) -> Option<u32> {
-        let id = self.recency.behind(&self.holders, before, slot);
-        (self.holders.pair(id)?.hash() == hash).then_some(id)
+    fn use_again(&mut self, id: u32, hash: BlockHash, claims: u16) -> Option<Used> {
+        let pair = self.holders.pair_mut(id)?;
+        let age_s = self.latest_s.saturating_sub(pair.used_s);
+        if pair.hash() != hash || age_s >= self.ttl_s {
+            return None;
+        }
+        pair.used_s = self.latest_s;
+        pair.claims = pair.claims.saturating_add(claims);
+        Some(Used {
+            id,
+            older: pair.older,
+            age_s,
+        })
     }
 
-    /// Puts a pair behind `before` in its slot's order as used now, with new claims: an expired one has lost those that
-    /// it had. Returns its age before.
-    #[inline(always)]
-    fn touch(&mut self, id: u32, before: u32, slot: u16, claim: impl FnOnce(u16) -> u16) -> u32 {
-        let Some(pair) = self.holders.pair_mut(id) else {
-            return 0;
-        };
-        let age_s = self.latest_s.saturating_sub(pair.used_s);
-        let claims = if age_s >= self.ttl_s { 0 } else { pair.claims };
-        pair.used_s = self.latest_s;
-        pair.claims = claim(claims);
-        if pair.newer != before {
+    /// Puts a block's pair behind `before`, wherever it was. `None` when it is new and there is no room.
+    #[inline(never)]
+    fn place(&mut self, hash: BlockHash, slot: u16, before: u32, claims: u16) -> Option<Used> {
+        match self.holders.look(hash, slot) {
+            Look::Found(id) => Some(self.touch(id, slot, before, claims)),
+            Look::Missing(vacancy) => self.add(hash, slot, vacancy, before, claims),
+        }
+    }
+
+    /// Confirms a block's pair, wherever it is, and puts it behind `before`.
+    #[inline(never)]
+    fn confirm_one(&mut self, hash: BlockHash, slot: u16, before: u32) -> Option<Used> {
+        let id = self.holders.find(hash, slot)?;
+        let used_s = self.holders.pair(id)?.used_s;
+        if id == before || self.is_expired(used_s, self.latest_s) {
+            return None;
+        }
+        Some(self.touch(id, slot, before, CONFIRMED))
+    }
+
+    /// Puts a pair behind `before` in its slot's order as used now, with more claims: an expired one has lost those that
+    /// it had.
+    fn touch(&mut self, id: u32, slot: u16, before: u32, claims: u16) -> Used {
+        let mut age_s = 0;
+        if id != before
+            && let Some(pair) = self.holders.pair_mut(id)
+        {
+            age_s = self.latest_s.saturating_sub(pair.used_s);
+            if age_s >= self.ttl_s {
+                pair.claims = 0;
+            }
+            pair.used_s = self.latest_s;
+            pair.claims = pair.claims.saturating_add(claims);
             self.recency.take(&mut self.holders, id);
             self.recency
                 .put_behind(&mut self.holders, before, id, slot, self.latest_s);
         }
-        age_s
+        Used {
+            id,
+            older: self.holders.pair(id).map_or(NIL, |pair| pair.older),
+            age_s,
+        }
     }
 
     /// Adds a pair behind `before`, as used now. `None` when there is no room.
@@ -352,7 +393,7 @@ impl Index {
         vacancy: Vacancy,
         before: u32,
         claims: u16,
-    ) -> Option<u32> {
+    ) -> Option<Used> {
         let vacancy = match self.make_room(slot, before)? {
             Room::Own => vacancy,
             // A pair of the same block may have gone.
@@ -363,9 +404,14 @@ impl Index {
         };
         let pair = Pair::new(hash, slot, self.latest_s, claims);
         let id = self.holders.add(pair, vacancy)?;
-        self.recency
+        let older = self
+            .recency
             .put_behind(&mut self.holders, before, id, slot, self.latest_s);
-        Some(id)
+        Some(Used {
+            id,
+            older,
+            age_s: u32::MAX,
+        })
     }
 
     /// Makes room for one more pair of the slot; `None` when only the path itself, down to `last`, could go.

@@ -131,19 +131,15 @@ impl Recency {
         lane.held = lane.held.saturating_sub(1);
     }
 
-    /// The pair right behind `before`, or the first of all when that is [`NIL`]; [`NIL`] when there is none.
-    #[inline(always)]
-    pub(super) fn behind(&self, holders: &Holders, before: u32, slot: u16) -> u32 {
-        match holders.pair(before) {
-            Some(before) => before.older,
-            None => self
-                .lanes
-                .get(usize::from(slot))
-                .map_or(NIL, |lane| lane.newest),
-        }
+    /// The slot's newest pair, or [`NIL`].
+    pub(super) fn newest_of(&self, slot: u16) -> u32 {
+        self.lanes
+            .get(usize::from(slot))
+            .map_or(NIL, |lane| lane.newest)
     }
 
     /// Puts a pair that is in no order, used at `used_s`, right behind `before`, or first of all when that is [`NIL`].
+    /// Returns the pair behind it.
     #[inline]
     pub(super) fn put_behind(
         &mut self,
@@ -152,9 +148,9 @@ impl Recency {
         id: u32,
         slot: u16,
         used_s: u32,
-    ) {
+    ) -> u32 {
         let Some(lane) = self.lanes.get_mut(usize::from(slot)) else {
-            return;
+            return NIL;
         };
         if lane.held == 0 {
             self.oldest = match self.oldest {
@@ -177,5 +173,6 @@ impl Recency {
             pair.older = after;
         }
         lane.held = lane.held.saturating_add(1);
+        after
     }
 }
