@@ -193,6 +193,9 @@ impl Endpoint {
     /// What the engine computes beyond what this gateway sent, as far as its counters tell, tokens.
     #[must_use]
     pub fn unseen_tokens(&self, now: Millis) -> f64 {
+        if self.begun_tokens == 0.0 {
+            return 0.0;
+        }
         let since_ms = self.load_at.map_or(0, |at| now.since(at));
         let begun = self.begun_tokens - to_f64(since_ms) * self.prefill_rate();
         (begun - self.prefill_tokens(now)).max(0.0)
@@ -240,6 +243,9 @@ impl Endpoint {
     /// Uncached tokens before the engine, of all workers.
     #[must_use]
     pub fn prefill_tokens(&self, now: Millis) -> f64 {
+        if self.own.is_idle() && self.others.ahead.tokens == 0.0 {
+            return 0.0;
+        }
         let rate = self.prefill_rate();
         self.own
             .ahead(rate, now)

@@ -20,7 +20,7 @@
 
 use core::time::Duration;
 
-use super::{Adapter, Ask, Branch, Candidate, Entry, rendezvous, sane};
+use super::{Adapter, Ask, Branch, Candidate, Entry, larger, rendezvous, sane, smaller};
 use crate::config::PickOptions;
 
 /// What a request waiting for its first token costs beyond its tokens: scheduling, one decode step.
@@ -63,14 +63,15 @@ pub(super) fn choose(
     ask: &Ask,
     candidates: &[Candidate],
     options: &PickOptions,
+    terms: &mut Vec<Terms>,
     scores: &mut Vec<Entry>,
 ) -> Option<(usize, Branch)> {
-    let pool = Pool::of(ask, candidates, options);
+    let pool = Pool::of(ask, candidates, options, terms);
     let mut total = 0.0;
     let mut count = 0.0;
     let mut failures = false;
-    for (at, candidate) in candidates.iter().enumerate() {
-        let entry = pool.entry(ask, candidate, at == pool.home);
+    for (at, (candidate, terms)) in candidates.iter().zip(terms.iter()).enumerate() {
+        let entry = pool.entry(candidate, terms, at == pool.home);
         if entry.cost < WORST {
             total += entry.cost;
             count += 1.0;
@@ -84,26 +85,47 @@ pub(super) fn choose(
             entry.cost += sane(candidate.signals.failure, 1.0).min(1.0) * failed;
         }
     }
-    let predicted = scores.iter().any(|entry| entry.ttft_ms.is_some());
-    if let Some(aim) = options.slo_ttft.filter(|_| predicted) {
-        // Where nobody is in time, no tie may make it later still.
-        return match most_cached_in_time(scores, aim) {
-            Some(at) => Some((at, Branch::Slo)),
-            None => pool.winner(ask, candidates, scores, Reach::default()),
-        };
-    }
-    let reach = pool.reach(ask, options, scores);
-    pool.winner(ask, candidates, scores, reach)
+    let best = cheapest(scores);
+    let predicted = || scores.iter().any(|entry| entry.ttft_ms.is_some());
+    let reach = match options.slo_ttft.filter(|_| predicted()) {
+        None => pool.reach(ask, options, best),
+        Some(aim) => match most_cached_in_time(scores, aim) {
+            Some(at) => return Some((at, Branch::Slo)),
+            // Where nobody is in time, no tie may make it later still.
+            None => Reach::default(),
+        },
+    };
+    pool.winner(ask, candidates, scores, best, reach)
 }
+
+/// What both passes need of a candidate, as numbers that can be reckoned with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    /// Weight of the engine's words, 0..=1.
+    fresh: f64,
+    /// Waiting requests that are not ours; [`UNKNOWN`] where the engine told none, like the next two.
+    waiting: f64,
+    running: f64,
+    kv_use: f64,
+    /// [`UNKNOWN`] while it is not learned.
+    ms_per_token: f64,
+    unseen_tokens: f64,
+    matched_tokens: f64,
+}
+
+/// What is not known: no number, and not equal to itself.
+const UNKNOWN: f64 = f64::NAN;
 
 /// What the candidates have in common.
 struct Pool {
-    waiting: Mean,
-    running: Mean,
-    kv_use: Mean,
-    pace: Mean,
-    cold: Mean,
-    idleness: Mean,
+    waiting: f64,
+    running: f64,
+    kv_use: f64,
+    /// Milliseconds a token, where learned.
+    pace: f64,
+    cold: f64,
+    /// Tokens of the whole prompt.
+    prompt_tokens: f64,
     /// Uncached tokens of a usual request.
     miss_tokens: f64,
     /// What a computed token costs those behind it.
@@ -120,14 +142,19 @@ struct Pool {
 }
 
 impl Pool {
-    fn of(ask: &Ask, candidates: &[Candidate], options: &PickOptions) -> Self {
+    fn of(
+        ask: &Ask,
+        candidates: &[Candidate],
+        options: &PickOptions,
+        terms: &mut Vec<Terms>,
+    ) -> Self {
         let mut pool = Self {
-            waiting: Mean::default(),
-            running: Mean::default(),
-            kv_use: Mean::default(),
-            pace: Mean::default(),
-            cold: Mean::default(),
-            idleness: Mean::default(),
+            waiting: 0.0,
+            running: 0.0,
+            kv_use: 0.0,
+            pace: 0.0,
+            cold: 0.0,
+            prompt_tokens: sane(ask.prompt_tokens, 0.0),
             miss_tokens: sane(ask.mean_miss_tokens, 0.0),
             matched_tokens: 0.0,
             scarcity: 0.0,
@@ -136,36 +163,41 @@ impl Pool {
             home: 0,
             credit_tokens: 0.0,
         };
+        let [mut waiting, mut running, mut kv_use, mut pace] = [Mean::default(); 4];
+        let [mut cold, mut idleness] = [Mean::default(); 2];
         let mut highest = None;
         let (mut prefill, mut awaiting, mut own, mut theirs) = (0.0, 0.0, 0.0, 0.0);
+        terms.clear();
         for (at, candidate) in candidates.iter().enumerate() {
             let signals = &candidate.signals;
-            let weight = sane(signals.freshness, 0.0).min(1.0);
-            if let Some(waiting) = others(signals.waiting, signals.waiting_own) {
-                pool.waiting.add(waiting, weight);
+            let term = pool.terms(ask, candidate);
+            terms.push(term);
+            let weight = term.fresh;
+            let mut queue = f64::from(signals.awaiting_first) + IDLE_REQUESTS;
+            if !term.waiting.is_nan() {
+                waiting.add(term.waiting, weight);
+                queue += weight * term.waiting;
             }
-            if let Some(running) = known(signals.running) {
-                pool.running.add(running, weight);
+            if !term.running.is_nan() {
+                running.add(term.running, weight);
                 let waiting = known(signals.waiting).unwrap_or(0.0);
-                theirs += weight * (running + waiting);
+                theirs += weight * (term.running + waiting);
                 own += weight * f64::from(signals.inflight.max(signals.inflight_own));
             }
-            if let Some(kv_use) = known(signals.kv_use) {
-                pool.kv_use.add(kv_use.min(1.0), weight);
+            if !term.kv_use.is_nan() {
+                kv_use.add(term.kv_use, weight);
             }
-            if let Some(rate) = signals.prefill_tokens_per_ms.filter(|rate| *rate > 0.0) {
-                pool.pace.add(sane(1.0 / rate, 0.0), 1.0);
+            if !term.ms_per_token.is_nan() {
+                pace.add(term.ms_per_token, 1.0);
             }
-            pool.cold.add(sane(signals.cold_recent, 0.0), 1.0);
-            let mut queue = f64::from(signals.awaiting_first) + IDLE_REQUESTS;
-            queue += weight * others(signals.waiting, signals.waiting_own).unwrap_or(0.0);
+            cold.add(sane(signals.cold_recent, 0.0), 1.0);
             if ask.mean_miss_tokens > 0.0 {
-                queue += (sane(signals.unseen_tokens, 0.0) / ask.mean_miss_tokens).min(1.0);
+                queue += smaller(term.unseen_tokens / ask.mean_miss_tokens, 1.0);
             }
-            pool.idleness.add(1.0 / queue, 1.0);
+            idleness.add(1.0 / queue, 1.0);
             prefill += sane(signals.prefill_tokens, 0.0);
             awaiting += f64::from(signals.awaiting_first);
-            pool.matched_tokens = pool.matched_tokens.max(pool.matched(ask, candidate));
+            pool.matched_tokens = larger(pool.matched_tokens, term.matched_tokens);
             let rank = rank(ask, candidate);
             if highest.is_none_or(|highest| rank > highest) {
                 highest = Some(rank);
@@ -173,16 +205,18 @@ impl Pool {
             }
         }
         // The harmonic mean: one idle endpoint is enough for capacity not to be scarce.
-        let queue = 1.0 / pool.idleness.mean() - IDLE_REQUESTS;
+        let queue = 1.0 / idleness.mean() - IDLE_REQUESTS;
         pool.scarcity = (SCARCITY * sane(queue, 0.0)).min(SCARCITY_LIMIT);
         if pool.miss_tokens == 0.0 {
             pool.miss_tokens = if awaiting > 0.0 {
                 prefill / awaiting
             } else {
-                sane(ask.prompt_tokens, 0.0)
+                pool.prompt_tokens
             };
         }
-        let unseen = if pool.running.weight > 0.0 {
+        (pool.waiting, pool.running) = (waiting.mean(), running.mean());
+        (pool.kv_use, pool.pace, pool.cold) = (kv_use.mean(), pace.mean(), cold.mean());
+        let unseen = if running.weight > 0.0 {
             (theirs - own - UNSEEN_FEW) / (theirs + 1.0)
         } else {
             1.0
@@ -199,62 +233,67 @@ impl Pool {
         pool
     }
 
-    /// What of the prompt the candidate holds, where that is worth following.
-    fn matched(&self, ask: &Ask, candidate: &Candidate) -> f64 {
-        let matched = sane(candidate.matched_tokens, 0.0).min(ask.prompt_tokens);
-        if matched >= self.min_match_tokens {
-            matched
-        } else {
-            0.0
+    #[inline(always)]
+    fn terms(&self, ask: &Ask, candidate: &Candidate) -> Terms {
+        let signals = &candidate.signals;
+        let matched = smaller(sane(candidate.matched_tokens, 0.0), ask.prompt_tokens);
+        let kv_use = known(signals.kv_use).map(|share| smaller(share, 1.0));
+        let rate = signals.prefill_tokens_per_ms.filter(|rate| *rate > 0.0);
+        Terms {
+            fresh: smaller(sane(signals.freshness, 0.0), 1.0),
+            waiting: others(signals.waiting, signals.waiting_own).unwrap_or(UNKNOWN),
+            running: known(signals.running).unwrap_or(UNKNOWN),
+            kv_use: kv_use.unwrap_or(UNKNOWN),
+            ms_per_token: rate.map_or(UNKNOWN, |rate| sane(1.0 / rate, 0.0)),
+            unseen_tokens: sane(signals.unseen_tokens, 0.0),
+            // Where the match is worth following.
+            matched_tokens: if matched >= self.min_match_tokens {
+                matched
+            } else {
+                0.0
+            },
         }
     }
 
-    fn entry(&self, ask: &Ask, candidate: &Candidate, is_home: bool) -> Entry {
+    #[inline(always)]
+    fn entry(&self, candidate: &Candidate, terms: &Terms, is_home: bool) -> Entry {
         let signals = &candidate.signals;
-        let fresh = sane(signals.freshness, 0.0).min(1.0);
-        let mut matched = self.matched(ask, candidate);
+        let fresh = terms.fresh;
+        let mut matched = terms.matched_tokens;
         if is_home {
-            matched = matched.max(self.credit_tokens);
+            matched = larger(matched, self.credit_tokens);
         }
-        let outer = sane(signals.outer_hit_share, 0.0).min(1.0);
-        let miss = (sane(ask.prompt_tokens, 0.0) - matched).max(0.0) * (1.0 - OUTER_SAVES * outer);
-        let waiting = self
-            .waiting
-            .blend(others(signals.waiting, signals.waiting_own), fresh);
-        let unseen = sane(signals.unseen_tokens, 0.0) + waiting * self.miss_tokens;
+        let outer = smaller(sane(signals.outer_hit_share, 0.0), 1.0);
+        let miss = larger(self.prompt_tokens - matched, 0.0) * (1.0 - OUTER_SAVES * outer);
+        let waiting = blend(self.waiting, terms.waiting, fresh);
+        let unseen = terms.unseen_tokens + waiting * self.miss_tokens;
         let backlog = sane(signals.prefill_tokens, WORST) + unseen;
         let own = backlog + miss;
         let shared = own + miss * self.scarcity;
         let wait = f64::from(signals.awaiting_first) * REQUEST_TOKENS;
         let own_streams = f64::from(signals.streams);
-        let streams = self
-            .running
-            .blend(known(signals.running), fresh)
-            .max(own_streams);
-        let kv_use = self
-            .kv_use
-            .blend(known(signals.kv_use).map(|x| x.min(1.0)), fresh);
-        let kv = ((kv_use - KV_TIGHT) / (1.0 - KV_TIGHT)).max(0.0) * KV_FULL_TOKENS;
+        let streams = larger(blend(self.running, terms.running, fresh), own_streams);
+        let kv_use = blend(self.kv_use, terms.kv_use, fresh);
+        let kv = larger((kv_use - KV_TIGHT) / (1.0 - KV_TIGHT), 0.0) * KV_FULL_TOKENS;
         let small = wait + streams * STREAM_TOKENS + kv + adapter_tokens(signals.adapter);
-        let ms_per_token = signals
-            .prefill_tokens_per_ms
-            .filter(|rate| *rate > 0.0)
-            .map(|rate| sane(1.0 / rate, 0.0));
-        let pace = match (ms_per_token, self.pace.mean()) {
-            (Some(ms), mean) if mean > 0.0 => (ms / mean).clamp(1.0 / PACE_LIMIT, PACE_LIMIT),
-            _ => 1.0,
+        let ms = terms.ms_per_token;
+        let is_learned = !ms.is_nan();
+        let pace = if is_learned && self.pace > 0.0 {
+            (ms / self.pace).clamp(1.0 / PACE_LIMIT, PACE_LIMIT)
+        } else {
+            1.0
         };
         Entry {
             slot: candidate.slot,
-            cost: sane(shared * pace + small, WORST).min(WORST),
+            cost: smaller(sane(shared * pace + small, WORST), WORST),
             matched_tokens: matched,
-            ttft_ms: ms_per_token.map(|ms| own * ms + sane(signals.queue_ms, 0.0)),
+            ttft_ms: is_learned.then(|| own * ms + sane(signals.queue_ms, 0.0)),
         }
     }
 
     /// What counts as a near tie.
-    fn reach(&self, ask: &Ask, options: &PickOptions, scores: &[Entry]) -> Reach {
-        let near = (cheapest(scores) * options.tie_ratio).max(f64::from(options.tie_tokens));
+    fn reach(&self, ask: &Ask, options: &PickOptions, best: f64) -> Reach {
+        let near = (best * options.tie_ratio).max(f64::from(options.tie_tokens));
         // A match that is known outweighs a home that is guessed: an engine's snapshot may still show our own
         // finished requests, which then look like another gateway's.
         let unseen = if self.credit_tokens > self.matched_tokens || self.is_cold(ask) {
@@ -277,11 +316,11 @@ impl Pool {
         ask: &Ask,
         candidates: &[Candidate],
         scores: &[Entry],
+        best: f64,
         reach: Reach,
     ) -> Option<(usize, Branch)> {
-        let best = cheapest(scores);
         let full = if self.is_cold(ask) {
-            self.cold.mean() * 1.5 + 1.0
+            self.cold * 1.5 + 1.0
         } else {
             f64::INFINITY
         };
@@ -325,7 +364,7 @@ fn cheapest(scores: &[Entry]) -> f64 {
     scores
         .iter()
         .map(|entry| entry.cost)
-        .fold(f64::INFINITY, f64::min)
+        .fold(f64::INFINITY, smaller)
 }
 
 /// Among those predicted to meet the aim, the most cached, then the cheapest.
@@ -373,11 +412,20 @@ fn known(x: Option<f64>) -> Option<f64> {
 
 /// Waiting requests that are not ours.
 fn others(waiting: Option<f64>, own: u32) -> Option<f64> {
-    known(waiting).map(|waiting| (waiting - f64::from(own)).max(0.0))
+    known(waiting).map(|waiting| larger(waiting - f64::from(own), 0.0))
+}
+
+/// `x` as far as it is fresh, the mean for the rest.
+fn blend(mean: f64, x: f64, fresh: f64) -> f64 {
+    if x.is_nan() {
+        mean
+    } else {
+        mean + (x - mean) * fresh
+    }
 }
 
 /// A weighted mean, built up value by value.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Mean {
     sum: f64,
     weight: f64,
@@ -396,11 +444,5 @@ impl Mean {
         } else {
             0.0
         }
-    }
-
-    /// `x` as far as it is fresh, the mean for the rest.
-    fn blend(&self, x: Option<f64>, fresh: f64) -> f64 {
-        let mean = self.mean();
-        x.map_or(mean, |x| mean + (x - mean) * fresh)
     }
 }

@@ -197,6 +197,7 @@ pub struct Ranked {
     cold: bool,
     /// One entry a candidate, in the candidates' order.
     scores: Vec<Entry>,
+    terms: Vec<cost::Terms>,
 }
 
 impl Ranked {
@@ -210,6 +211,7 @@ impl Ranked {
             limit,
             cold: false,
             scores: Vec::new(),
+            terms: Vec::new(),
         }
     }
 
@@ -253,7 +255,7 @@ impl Ranked {
         }
         for (at, entry) in self.scores.iter().enumerate() {
             if at != winner {
-                insert(&mut self.entries, &mut self.len, self.limit, *entry);
+                insert(&mut self.entries, &mut self.len, self.limit, entry);
             }
         }
     }
@@ -266,25 +268,26 @@ impl Default for Ranked {
 }
 
 /// Puts `entry` in its place after the winner; drops the last when the list is full.
-fn insert(entries: &mut [Entry; MAX_RANKED], len: &mut usize, limit: usize, entry: Entry) {
+#[inline(always)]
+fn insert(entries: &mut [Entry; MAX_RANKED], len: &mut usize, limit: usize, entry: &Entry) {
     let before = |a: &Entry, b: &Entry| a.cost < b.cost || (a.cost == b.cost && a.slot < b.slot);
     let Some(others) = entries.get_mut(1..limit) else {
         return;
     };
     let used = len.saturating_sub(1).min(others.len());
     let is_full = used == others.len();
-    if is_full && others.last().is_none_or(|last| !before(&entry, last)) {
+    if is_full && others.last().is_none_or(|last| !before(entry, last)) {
         return;
     }
     let at = others
         .iter()
         .take(used)
-        .position(|e| before(&entry, e))
+        .position(|e| before(entry, e))
         .unwrap_or(used);
     if let Some(tail) = others.get_mut(at..(used.saturating_add(1)).min(limit.saturating_sub(1))) {
         tail.rotate_right(1);
         if let Some(place) = tail.first_mut() {
-            *place = entry;
+            *place = *entry;
         }
     }
     if !is_full {
@@ -303,7 +306,10 @@ pub fn pick(
 ) -> Option<Branch> {
     ranked.clear();
     let (winner, branch) = match &options.profile {
-        Profile::Cost => cost::choose(ask, candidates, options, &mut ranked.scores)?,
+        Profile::Cost => {
+            let Ranked { terms, scores, .. } = ranked;
+            cost::choose(ask, candidates, options, terms, scores)?
+        }
         Profile::Weighted(weights) => {
             weighted::choose(ask, candidates, weights, rng, &mut ranked.scores)?
         }
@@ -318,6 +324,16 @@ pub fn pick(
     };
     ranked.fill(winner, ask.prompt_tokens);
     Some(branch)
+}
+
+/// The smaller of two numbers: cheaper in wasm than `f64::min`, which has a rule for what is no number.
+fn smaller(a: f64, b: f64) -> f64 {
+    if b < a { b } else { a }
+}
+
+/// The larger of two numbers.
+fn larger(a: f64, b: f64) -> f64 {
+    if b > a { b } else { a }
 }
 
 /// `x` where it is a finite number of at least 0, else `otherwise`.

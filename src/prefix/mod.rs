@@ -203,21 +203,21 @@ impl Index {
             RecordState::Confirmed => CONFIRMED,
         };
         let mut last = Used::none(self.recency.newest_of(slot.0));
-        for (&hash, seen) in blocks.iter().take(capacity as usize).zip(0..) {
+        let mut lately = true;
+        for &hash in blocks.iter().take(capacity as usize) {
             let used = match self.use_again(last.older, hash, claims) {
                 Some(used) => used,
                 None => match self.place(hash, slot.0, last.id, claims) {
-                    Some(used) => used,
+                    Some(used) => {
+                        recorded.new_blocks += u32::from(used.age_s >= self.ttl_s);
+                        used
+                    }
                     None => break,
                 },
             };
             // A hash twice in a row is one block.
-            if used.id == last.id {
-                continue;
-            }
-            let is_lately = recorded.lately_used == seen && used.age_s < LATELY_S;
-            recorded.lately_used += u32::from(is_lately);
-            recorded.new_blocks += u32::from(used.age_s >= self.ttl_s);
+            lately &= used.age_s < LATELY_S && used.id != last.id;
+            recorded.lately_used += u32::from(lately);
             last = used;
         }
         recorded.evicted = u32::try_from(self.evictions - evictions).unwrap_or(u32::MAX);
@@ -327,7 +327,8 @@ impl Index {
     #[inline(always)]
     fn use_again(&mut self, id: u32, hash: BlockHash, claims: u16) -> Option<Used> {
         let pair = self.holders.pair_mut(id)?;
-        let age_s = self.latest_s.saturating_sub(pair.used_s);
+        // Nothing was used later than the latest time.
+        let age_s = self.latest_s.wrapping_sub(pair.used_s);
         if pair.hash() != hash || age_s >= self.ttl_s {
             return None;
         }
