@@ -20,7 +20,7 @@
 
 use core::time::Duration;
 
-use super::{Adapter, Ask, Branch, Candidate, Entry, larger, rendezvous, sane, smaller};
+use super::{Adapter, Ask, Branch, Candidate, Entry, is_sane, larger, rendezvous, sane, smaller};
 use crate::config::PickOptions;
 
 /// What a request waiting for its first token costs beyond its tokens: scheduling, one decode step.
@@ -407,7 +407,7 @@ fn rank(ask: &Ask, candidate: &Candidate) -> (u64, u64) {
 }
 
 fn known(x: Option<f64>) -> Option<f64> {
-    x.filter(|x| *x >= 0.0 && *x < f64::INFINITY)
+    x.filter(|x| is_sane(*x))
 }
 
 /// Waiting requests that are not ours.
