@@ -106,13 +106,14 @@ pub enum Reading {
 
 impl Endpoint {
     fn new(address: &str, generation: u32) -> Self {
+        let name_hash = xxh3_64(address.as_bytes());
         Self {
             address: address.into(),
-            name_hash: xxh3_64(address.as_bytes()),
+            name_hash,
             health: Health::Healthy,
             load: Load::default(),
             load_at: None,
-            last_text: LastText::default(),
+            last_text: LastText::of_endpoint(name_hash),
             ours: Ours::default(),
             peaks: Default::default(),
             begun_tokens: 0.0,

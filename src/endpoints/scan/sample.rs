@@ -1,6 +1,7 @@
 //! One sample behind its name: `{labels} value [timestamp]`.
 
-use crate::raw_json::string;
+use crate::byte_mask::nearby;
+use crate::raw_json::is_escaped;
 
 /// Calls `each(name, value)` for every label; the value's own escapes are still there. Returns what
 /// follows the labels; `None` when they are malformed.
@@ -16,10 +17,9 @@ pub fn labels<'t>(text: &'t [u8], mut each: impl FnMut(&'t [u8], &'t [u8])) -> O
         if let Some(behind) = rest.strip_prefix(b"}") {
             return Some(behind);
         }
-        let name_len = rest.iter().position(|&b| b == b'=')?;
-        let (name, value) = rest.split_at_checked(name_len)?;
+        let (name, value) = rest.split_at_checked(nearby(rest, [b'='; 2]))?;
         let value = value.strip_prefix(b"=")?.trim_ascii_start();
-        let (value, behind) = string(value)?;
+        let (value, behind) = quoted(value)?;
         each(name.trim_ascii_end(), value);
         rest = behind.trim_ascii_start();
         rest = match rest.first()? {
@@ -27,6 +27,21 @@ pub fn labels<'t>(text: &'t [u8], mut each: impl FnMut(&'t [u8], &'t [u8])) -> O
             b'}' => rest,
             _ => return None,
         };
+    }
+}
+
+/// The inside of the quoted value that `text` begins with, and what follows. Values are short.
+fn quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let inside = text.strip_prefix(b"\"")?;
+    let mut at = 0_usize;
+    loop {
+        at = at.saturating_add(nearby(inside.get(at..)?, [b'"'; 2]));
+        let (value, behind) = inside.split_at_checked(at)?;
+        let behind = behind.strip_prefix(b"\"")?;
+        if !is_escaped(inside, at) {
+            return Some((value, behind));
+        }
+        at = at.saturating_add(1);
     }
 }
 
