@@ -210,7 +210,7 @@ impl Holders {
     }
 
     /// The pair's id.
-    #[inline]
+    #[inline(never)]
     pub(super) fn find(&self, hash: BlockHash, slot: u16) -> Option<u32> {
         match self.look(hash, slot) {
             Look::Found(id) => Some(id),
