@@ -206,27 +206,37 @@ impl<'a, const ESCAPED: bool> Scanner<'a, ESCAPED> {
         false
     }
 
+    /// A line with more than its quotes escaped.
+    #[cold]
+    #[inline(never)]
+    fn unescaped<'f>(&mut self, rest: &[u8], families: impl Iterator<Item = &'f Family>) -> Added {
+        self.line.clear();
+        if unescape_json(rest, &mut self.line) {
+            self.tally.add(&self.line, b"\"", families)
+        } else {
+            Added::Invalid
+        }
+    }
+
     /// Reads labels and value. Families of one name stand together in the table; `families` begins
     /// with the first of them.
     fn sample(&mut self, line: &[u8], rest: &[u8], families: &[Family], name: &str) -> bool {
         let same_name = families.iter().take_while(|family| family.name == name);
         let added = if !ESCAPED {
-            self.tally.add(rest, same_name)
+            self.tally.add(rest, b"\"", same_name)
         } else {
-            self.line.clear();
-            if unescape_json(rest, &mut self.line) {
-                self.tally.add(&self.line, same_name)
-            } else {
-                Added::Invalid
+            // Mostly quotes alone are escaped.
+            match self.tally.add(rest, b"\\\"", same_name.clone()) {
+                Added::Invalid => self.unescaped(rest, same_name),
+                added => added,
             }
         };
         if let Some(notes) = &mut self.notes {
             match added {
                 Added::Invalid => notes.invalid(),
                 Added::Copy => {}
-                Added::Counted(counted, value) => {
-                    let name_bytes = line.len().saturating_sub(rest.len());
-                    notes.counted(self.start, line, name_bytes, counted, value);
+                Added::Counted(counted, value, behind) => {
+                    notes.counted(self.start, line, behind, counted, value);
                 }
             }
         }

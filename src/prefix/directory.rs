@@ -24,15 +24,11 @@ pub(super) struct Directory {
 
 impl Directory {
     pub(super) fn new() -> Self {
-        let mut directory = Self {
-            heads: Segments::new(),
+        Self {
+            heads: Segments::filled(FIRST_BUCKETS, NIL),
             mask: FIRST_BUCKETS - 1,
             nodes: 0,
-        };
-        for _ in 0..FIRST_BUCKETS {
-            directory.heads.push(NIL, NIL);
         }
-        directory
     }
 
     pub(super) const fn is_empty(&self) -> bool {

@@ -204,22 +204,15 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Notes that the wanted line at `at` counted.
-    pub fn counted(
-        &mut self,
-        at: usize,
-        line: &[u8],
-        name_bytes: usize,
-        counted: Counted,
-        value: f64,
-    ) {
-        let brace = line.iter().rposition(|&b| b == b'}');
-        let key_bytes = brace.map_or(name_bytes, |at| at.saturating_add(1));
-        let key = line.get(..key_bytes).unwrap_or_default();
+    /// Notes that the wanted line at `at` counted; `behind`: bytes behind its name and labels.
+    pub fn counted(&mut self, at: usize, line: &[u8], behind: usize, counted: Counted, value: f64) {
+        let key_bytes = line.len().saturating_sub(behind);
+        let (key, value_bytes) = line.split_at_checked(key_bytes).unwrap_or_default();
         let fits = counted.signal != Signal::Adapters
             && self.lines.len() < MAX_LINES
-            // Behind an exemplar the last brace is not that of the labels.
-            && !line.contains(&b'#');
+            // Where the value has escapes, what is behind the labels is longer than it looked; an exemplar is no
+            // part of what is read.
+            && !value_bytes.iter().any(|b| matches!(b, b'#' | b'\\'));
         let Some(head) = line.first_chunk().filter(|_| fits) else {
             self.unfit = true;
             return;

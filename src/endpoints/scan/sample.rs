@@ -1,27 +1,32 @@
 //! One sample behind its name: `{labels} value [timestamp]`.
 
 use crate::byte_mask::nearby;
-use crate::raw_json::is_escaped;
 
 /// Calls `each(name, value)` for every label; the value's own escapes are still there. Returns what
-/// follows the labels; `None` when they are malformed.
+/// follows the labels; `None` when they are malformed. `quote` is how the text spells one: where it is an escape itself,
+/// labels with any other escape are taken for malformed.
 #[inline]
-pub fn labels<'t>(text: &'t [u8], mut each: impl FnMut(&'t [u8], &'t [u8])) -> Option<&'t [u8]> {
-    let mut rest = text.trim_ascii_start();
-    let Some(inside) = rest.strip_prefix(b"{") else {
-        return Some(rest);
+pub fn labels<'t>(
+    text: &'t [u8],
+    quote: &[u8],
+    mut each: impl FnMut(&'t [u8], &'t [u8]),
+) -> Option<&'t [u8]> {
+    let Some(mut rest) = text.trim_ascii_start().strip_prefix(b"{") else {
+        return Some(text);
     };
-    rest = inside;
     loop {
         rest = rest.trim_ascii_start();
         if let Some(behind) = rest.strip_prefix(b"}") {
             return Some(behind);
         }
-        let (name, value) = rest.split_at_checked(nearby(rest, [b'='; 2]))?;
-        let value = value.strip_prefix(b"=")?.trim_ascii_start();
-        let (value, behind) = quoted(value)?;
+        let (name, value) = rest.split_at_checked(nearby(rest, [b'=', b'\\']))?;
+        let inside = value
+            .strip_prefix(b"=")?
+            .trim_ascii_start()
+            .strip_prefix(quote)?;
+        let (value, behind) = inside.split_at_checked(end_of_value(inside, quote)?)?;
         each(name.trim_ascii_end(), value);
-        rest = behind.trim_ascii_start();
+        rest = behind.strip_prefix(quote)?.trim_ascii_start();
         rest = match rest.first()? {
             b',' => rest.strip_prefix(b",")?,
             b'}' => rest,
@@ -30,19 +35,15 @@ pub fn labels<'t>(text: &'t [u8], mut each: impl FnMut(&'t [u8], &'t [u8])) -> O
     }
 }
 
-/// The inside of the quoted value that `text` begins with, and what follows. Values are short.
-fn quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    let inside = text.strip_prefix(b"\"")?;
-    let mut at = 0_usize;
-    loop {
-        at = at.saturating_add(nearby(inside.get(at..)?, [b'"'; 2]));
-        let (value, behind) = inside.split_at_checked(at)?;
-        let behind = behind.strip_prefix(b"\"")?;
-        if !is_escaped(inside, at) {
-            return Some((value, behind));
-        }
-        at = at.saturating_add(1);
+/// Where the quoted value ends whose inside `text` begins with. Values are short.
+#[inline]
+fn end_of_value(text: &[u8], quote: &[u8]) -> Option<usize> {
+    let mut at = nearby(text, [b'\\', b'"']);
+    while quote.len() == 1 && text.get(at) == Some(&b'\\') {
+        at = at.saturating_add(2);
+        at = at.saturating_add(nearby(text.get(at..)?, [b'\\', b'"']));
     }
+    text.get(at..)?.starts_with(quote).then_some(at)
 }
 
 /// The value behind the labels; `None` when it is not finite, negative, or not alone but for a
