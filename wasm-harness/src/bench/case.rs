@@ -192,6 +192,11 @@ impl Driver {
         self.vm.fuel().get(callback).map_or(0, |fuel| fuel.last)
     }
 
+    /// Lets time go by.
+    pub(super) fn advance(&self, ms: u64) {
+        self.gateway.advance(ms);
+    }
+
     /// A counter or gauge of the plugin.
     pub(super) fn metric(&self, name: &str) -> u64 {
         self.gateway.metrics().get(name).copied().unwrap_or(0)

@@ -76,7 +76,7 @@ pub fn table(costs: &[(Case, Cost)], native: &[Native], memory: Option<&Memory>)
             "\nLinear memory over {} new prompts: {} at first, {} half way, {} at the end, with {} pairs in the index",
             grouped(memory.requests as u64),
             grouped(memory.first_bytes as u64),
-            grouped(memory.half_bytes as u64),
+            grouped(memory.full_bytes as u64),
             grouped(memory.last_bytes as u64),
             grouped(memory.pairs),
         );
