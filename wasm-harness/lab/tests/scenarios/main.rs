@@ -18,7 +18,7 @@ use warmroute_scenario::{GatewayKind, Run, Scenario, check, files};
 /// Gateways at once: most of their time they wait for health checks and scrapes.
 const AT_ONCE: usize = 5;
 /// Fewer than this would mean that files stopped saying that they run here.
-const AT_LEAST: usize = 50;
+const AT_LEAST: usize = 55;
 
 /// What is not as expected.
 async fn differences(name: &str, text: &str, patience: Duration) -> Vec<String> {
@@ -69,4 +69,26 @@ async fn every_file_that_names_envoy_holds_there() {
     println!("{table}{count} files on a real Envoy");
     assert!(failed.is_empty(), "\n{failed}");
     assert!(count >= AT_LEAST || !only.is_empty(), "{count}");
+}
+
+/// A wrong pick, a wrong header and a wrong count are told, with what was wanted and what came.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_expectation_is_told() {
+    let files = files().unwrap();
+    let (name, text) = files
+        .iter()
+        .find(|(name, _)| name == "warm-prefix")
+        .unwrap();
+    let wrong = text
+        .replace("same_as: first turn", "not_as: first turn")
+        .replace(
+            "        to: second turn\n",
+            "        to: second turn\n        downstream_headers: {x-lab-none: there}\n",
+        );
+    let wrong = format!("{wrong}\nexpect:\n  metrics: {{warmroute_request_total: 3}}\n");
+    let told = differences(&format!("{name}-wrong"), &wrong, Duration::from_secs(2)).await;
+    assert_eq!(told.len(), 3, "{told:#?}");
+    assert!(told[0].starts_with(r#"second turn: pick: wanted NotAs("first turn"), got"#));
+    assert!(told[1].starts_with("second turn: response header x-lab-none: wanted"));
+    assert_eq!(told[2], "metric warmroute_request_total: wanted 3, got 2");
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
+use tokio::net::TcpStream;
 use warmroute_lab::envoy::{Envoy, EnvoyOptions};
 use warmroute_lab::stage::{PATIENCE, through_plugin};
 use warmroute_scenario::{
@@ -185,31 +186,33 @@ impl<'a> Player<'a> {
             })
             .await;
         }
-        until("a listing", || async {
-            Ok(self.engines.listings().1 > begun)
-        })
-        .await?;
+        self.listed_since(begun).await?;
         let default = &self.scenario.gateway.cluster;
-        let read: Vec<(&str, u64)> = self
-            .hosts
-            .iter()
-            .filter(|host| host.health != Health::Unhealthy)
-            .filter(|host| of.iter().any(|name| host.is_in(name, default)))
+        let is_read = |host: &&Host| {
+            host.health != Health::Unhealthy && of.iter().any(|name| host.is_in(name, default))
+        };
+        let answered = self.callouts == Callouts::Answered;
+        let hosts = self.hosts.iter().filter(|host| answered && is_read(host));
+        let before: Vec<(&str, u64)> = hosts
             .map(|host| (&*host.address, self.engines.scrapes(&host.address)))
             .collect();
         until("scrapes", || async {
-            let mut read = read.iter();
-            Ok(read.all(|(address, before)| self.engines.scrapes(address) >= before + 2))
+            let mut before = before.iter();
+            Ok(before.all(|(address, count)| self.engines.scrapes(address) >= count + 2))
         })
         .await?;
-        if read.is_empty() {
-            let (begun, _) = self.engines.listings();
-            until("one more listing", || async {
-                Ok(self.engines.listings().1 > begun)
-            })
-            .await?;
+        if before.is_empty() {
+            self.listed_since(self.engines.listings().0).await?;
         }
         Ok(())
+    }
+
+    /// Waits until a listing is answered that began when so many had begun before it.
+    async fn listed_since(&self, begun: u64) -> anyhow::Result<()> {
+        until("a listing", || async {
+            Ok(self.engines.listings().1 > begun)
+        })
+        .await
     }
 
     /// How many rules list endpoints by the admin interface, and the clusters that they watch.
@@ -299,7 +302,8 @@ impl<'a> Player<'a> {
         let cluster = request.cluster.as_ref().unwrap_or(&setup.cluster);
         self.asked_clusters.insert(cluster.clone());
         let way = bootstrap::way(request, setup);
-        let wire = Wire::open(self.envoy.listener_addr, request, number, &way)?;
+        let stream = self.connect(request.worker).await?;
+        let wire = Wire::open(stream, request, number, &way)?;
         let mut open = Open {
             request,
             wire,
@@ -316,6 +320,38 @@ impl<'a> Player<'a> {
         }
         self.open.insert(request.name.clone(), open);
         Ok(())
+    }
+
+    /// A connection that this worker serves. The kernel chooses who takes one, so as many are made as it
+    /// needs; they stay open until the right one is there, or the kernel might choose alike again.
+    async fn connect(&self, worker: usize) -> anyhow::Result<TcpStream> {
+        let mut others = Vec::new();
+        loop {
+            let before = self.connections().await?;
+            let stream = TcpStream::connect(self.envoy.listener_addr).await?;
+            let sum = |counts: &BTreeMap<usize, u64>| counts.values().sum::<u64>();
+            until("a worker takes a connection", || async {
+                Ok(sum(&self.connections().await?) > sum(&before))
+            })
+            .await?;
+            if self.connections().await?.get(&worker) > before.get(&worker) {
+                return Ok(stream);
+            }
+            others.push(stream);
+            ensure!(others.len() < 64, "worker {worker} takes no connection");
+        }
+    }
+
+    /// Connections that each worker has taken.
+    async fn connections(&self) -> anyhow::Result<BTreeMap<usize, u64>> {
+        let stats = self.envoy.stats().await?.into_iter();
+        let of_worker = |(name, count): (String, u64)| {
+            let name = name.strip_prefix("listener.")?;
+            let name = name.strip_suffix(".downstream_cx_total")?;
+            let (_, worker) = name.split_once(".worker_")?;
+            Some((worker.parse().ok()?, count))
+        };
+        Ok(stats.filter_map(of_worker).collect())
     }
 
     /// Waits until a request that was sent whole has come to a host whole, or was answered without.

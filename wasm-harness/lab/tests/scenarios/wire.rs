@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -57,8 +56,13 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Sends the headers of a request that takes the way `way` through the gateway at `to`.
-    pub fn open(to: SocketAddr, asked: &Asked, number: String, way: &str) -> anyhow::Result<Self> {
+    /// Sends the headers of a request that takes the way `way` through the gateway at the other end.
+    pub fn open(
+        gateway: TcpStream,
+        asked: &Asked,
+        number: String,
+        way: &str,
+    ) -> anyhow::Result<Self> {
         let body = asked.body.as_ref().map(warmroute_scenario::Body::bytes);
         let has_more = body.as_ref().is_some_and(|body| !body.is_empty());
         let (pieces, coming) = unbounded_channel();
@@ -80,7 +84,7 @@ impl Wire {
         *request.headers_mut() = headers(asked, &number, way, length, is_http2)?;
         let got = Arc::<Mutex<Got>>::default();
         let mut tasks = JoinSet::new();
-        tasks.spawn(converse(to, request, is_http2, Arc::clone(&got)));
+        tasks.spawn(converse(gateway, request, is_http2, Arc::clone(&got)));
         Ok(Self {
             number,
             sent: 0,
@@ -173,8 +177,13 @@ fn headers(
     Ok(headers)
 }
 
-async fn converse(to: SocketAddr, request: Request<Body>, is_http2: bool, got: Arc<Mutex<Got>>) {
-    let ended = exchange(to, request, is_http2, &got).await;
+async fn converse(
+    gateway: TcpStream,
+    request: Request<Body>,
+    is_http2: bool,
+    got: Arc<Mutex<Got>>,
+) {
+    let ended = exchange(gateway, request, is_http2, &got).await;
     let mut got = lock(&got);
     match ended {
         Ok(()) => got.ended = true,
@@ -183,14 +192,13 @@ async fn converse(to: SocketAddr, request: Request<Body>, is_http2: bool, got: A
 }
 
 async fn exchange(
-    to: SocketAddr,
+    gateway: TcpStream,
     request: Request<Body>,
     is_http2: bool,
     got: &Mutex<Got>,
 ) -> anyhow::Result<()> {
-    let stream = TcpStream::connect(to).await.context("no connection")?;
-    stream.set_nodelay(true)?;
-    let stream = TokioIo::new(stream);
+    gateway.set_nodelay(true)?;
+    let stream = TokioIo::new(gateway);
     // Ends with this function, and the socket with it.
     let mut connection = JoinSet::new();
     let response = if is_http2 {
