@@ -392,9 +392,15 @@ impl<'a> Player<'a> {
         let got = open.wire.got();
         ensure!(
             got.status == Some(response.status),
-            "{}: the client got {:?}",
+            "{}: the client got {:?}: {}; it came to {:?}",
             response.to,
-            got.status
+            got.status,
+            String::from_utf8_lossy(&got.body),
+            self.engines
+                .arrivals(&open.wire.number)
+                .iter()
+                .map(|arrival| &arrival.at)
+                .collect::<Vec<_>>()
         );
         // The gateway's own answer, where no host was there to give one.
         let is_own = open.local_reply.take().is_some();
