@@ -11,9 +11,9 @@
 //! - gateways cut a stored text at 64 KiB, at any byte. So the last line counts without a newline
 //!   behind it only when the text is shorter than that ([`CUT_BYTES`]); there nobody has cut it.
 //!
-//! Cost: in wasm with SIMD about 3.2 instructions a byte for a full vLLM text of 50 KB, 4.5 in the
-//! escaped form; a third of it is the newline search, half the reading of the wanted lines. No
-//! allocation but for adapters, rank copies and one line's buffer in the escaped form.
+//! Cost: in wasm with SIMD some 3.5 instructions a byte for a full vLLM text of 50 KB in its escaped
+//! form; two thirds of it are the newline search, a quarter the reading of the wanted lines. No
+//! allocation but for adapters, rank copies and lines with more than their quotes escaped.
 
 pub mod last_text;
 mod sample;
