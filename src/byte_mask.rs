@@ -35,6 +35,31 @@ pub fn block_at(text: &[u8], at: usize) -> Option<&[u8; BLOCK]> {
     text.get(at..)?.first_chunk()
 }
 
+/// Bytes before the first of two, or all of them: for what is near, eight bytes a step.
+#[inline]
+#[must_use]
+pub fn nearby(text: &[u8], bytes: [u8; 2]) -> usize {
+    const WORD: usize = 8;
+    const ONES: u64 = u64::MAX / 255;
+    let mut at = 0_usize;
+    while let Some(word) = text.get(at..).and_then(<[u8]>::first_chunk::<WORD>) {
+        let word = u64::from_le_bytes(*word);
+        // The lowest mark is right; a borrow may set others above it.
+        let marks = bytes.map(|byte| {
+            let differs = word ^ ONES.wrapping_mul(u64::from(byte));
+            differs.wrapping_sub(ONES) & !differs & (ONES << 7)
+        });
+        let [one, other] = marks;
+        if one | other != 0 {
+            return at.wrapping_add((one | other).trailing_zeros() as usize / WORD);
+        }
+        at = at.wrapping_add(WORD);
+    }
+    let rest = text.get(at..).unwrap_or_default();
+    let near = rest.iter().position(|b| bytes.contains(b));
+    at.wrapping_add(near.unwrap_or(rest.len()))
+}
+
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod imp {
     use super::BLOCK;
@@ -150,6 +175,10 @@ mod tests {
             assert_eq!(eq_mask(&a, b'\n'), eq);
             assert_eq!(pair_mask(&a, b'\n', &b, b'\t'), pair);
             assert_eq!(any_pair(&a, b'\n', &b, b'\t'), pair != 0);
+            let near = a.iter().position(|&x| x == b'\n' || x == b'\t');
+            assert_eq!(nearby(&a, [b'\n', b'\t']), near.unwrap_or(BLOCK));
+            let near = a[5..].iter().position(|&x| x == b'\n');
+            assert_eq!(nearby(&a[5..], [b'\n', b'\n']), near.unwrap_or(BLOCK - 5));
         }
     }
 }

@@ -1,38 +1,13 @@
-//! What the prefix index takes from the allocator, by its own account and by the allocator's. One test, so that nothing
-//! else allocates beside it.
+//! What the prefix index takes from the allocator, by its own account and by the allocator's.
 
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+mod counting;
+
 use core::time::Duration;
-use std::alloc::{GlobalAlloc, Layout, System};
 
 use warmroute::clock::Millis;
 use warmroute::config::IndexOptions;
 use warmroute::endpoints::Slot;
 use warmroute::prefix::{Depths, Index, RecordState};
-
-struct Counting;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static CALLS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: hands every call on to the system's allocator and counts beside it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        NOW.fetch_add(layout.size(), Relaxed);
-        CALLS.fetch_add(1, Relaxed);
-        // SAFETY: the caller's layout, as it came.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: `pointer` came from `alloc` above with the same layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const MAX_PAIRS: u32 = 1_000_000;
 const FEWER: u32 = 100_000;
@@ -61,7 +36,7 @@ struct Measured {
 
 impl Measured {
     fn new(slots: u16, max_pairs: u32) -> Self {
-        let before = NOW.load(Relaxed);
+        let before = counting::held_bytes();
         let options = IndexOptions {
             max_pairs,
             ttl: Duration::from_secs(3600),
@@ -80,7 +55,7 @@ impl Measured {
 
     /// Bytes, after checking that both accounts agree and that the bound holds.
     fn bytes(&self) -> u64 {
-        let allocated = (NOW.load(Relaxed) - self.before) as u64;
+        let allocated = (counting::held_bytes() - self.before) as u64;
         let stats = self.index.stats();
         assert_eq!(allocated, stats.bytes);
         assert!(stats.pairs <= self.max_pairs);
@@ -121,7 +96,7 @@ fn one_endpoint_holds_everything() {
     );
     assert!(full <= 40 * u64::from(MAX_PAIRS), "{full}");
 
-    let calls = CALLS.load(Relaxed);
+    let calls = counting::calls();
     let head: [u64; 8] = fresh.path();
     for now_ms in 1_000_000..1_200_000 {
         let [a, b]: [u64; 2] = fresh.path();
@@ -144,7 +119,7 @@ fn one_endpoint_holds_everything() {
     assert_eq!(measured.bytes(), full);
     assert_eq!(measured.index.stats().pairs, MAX_PAIRS);
     // Of these, one call each for the depths and this reading of them.
-    assert!(CALLS.load(Relaxed) - calls <= 1, "records allocate");
+    assert!(counting::calls() - calls <= 1, "records allocate");
 }
 
 /// The worst case for each representation in turn, in one index: what one leaves behind, the next uses.

@@ -15,6 +15,7 @@ struct Page {
     awaiting_first: u32,
     cold: f64,
     failure: f64,
+    usual_backlog_tokens: f64,
     snapshot: Option<(f64, f64)>,
     freshness: f64,
 }
@@ -30,6 +31,7 @@ fn candidate(at: u16, page: &Page) -> Candidate {
             freshness: page.freshness,
             inflight: page.awaiting_first,
             prefill_tokens: page.prefill_tokens,
+            usual_backlog_tokens: page.usual_backlog_tokens,
             awaiting_first: page.awaiting_first,
             cold_recent: page.cold,
             failure: page.failure,
@@ -308,16 +310,56 @@ fn a_later_turn_goes_home_while_nobody_knows_its_place() {
     let turn = Ask {
         head_tokens: 7000.0,
         later_turn: true,
+        home_worth: 1.0,
+        unseen: 1.0,
         ..ask(8000.0, 42)
     };
     let (home, branch) = worker.pick(&turn);
     assert_eq!(branch, Branch::Home);
+    for alone in [
+        Ask {
+            home_worth: 0.0,
+            ..turn
+        },
+        Ask {
+            unseen: 0.0,
+            ..turn
+        },
+    ] {
+        assert_eq!(
+            worker.pick(&alone).1,
+            Branch::Tie,
+            "nobody else could have sent it home"
+        );
+    }
     worker.pages[home].prefill_tokens = 4000.0;
     assert_eq!(worker.pick(&turn).0, home);
     // A real match beats a guess.
     let other = (home + 1) % 8;
     worker.pages[other].matched_tokens = 7000.0;
     assert_eq!(worker.pick(&turn), (other, Branch::Prefix));
+}
+
+#[test]
+fn a_new_conversation_begins_where_its_later_turns_will_not_wait() {
+    let mut worker = Worker::new(2);
+    worker.pages[0].matched_tokens = 6000.0;
+    worker.pages[0].usual_backlog_tokens = 1000.0;
+    let first = Ask {
+        turns_to_come: 10.0,
+        ..ask(6500.0, 7)
+    };
+    assert_eq!(worker.pick(&first).0, 1, "a copy of the shared prefix pays");
+    let only = Ask {
+        turns_to_come: 0.0,
+        ..first
+    };
+    assert_eq!(worker.pick(&only).0, 0);
+    let later = Ask {
+        later_turn: true,
+        ..first
+    };
+    assert_eq!(worker.pick(&later).0, 0);
 }
 
 #[test]

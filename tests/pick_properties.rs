@@ -24,6 +24,7 @@ fn signals(rng: &mut fastrand::Rng) -> Signals {
         inflight: awaiting_first + rng.u32(..10),
         prefill_tokens: f64::from(awaiting_first) * 3000.0 * rng.f64(),
         unseen_tokens: rng.f64() * 4000.0,
+        usual_backlog_tokens: rng.f64() * 4000.0,
         awaiting_first,
         streams: rng.u32(..10),
         failure: if rng.u8(..4) == 0 { rng.f64() } else { 0.0 },
@@ -54,6 +55,9 @@ fn ask(rng: &mut fastrand::Rng) -> Ask {
         later_turn: rng.bool(),
         sticky: None,
         mean_miss_tokens: f64::from(rng.u32(..4000)),
+        turns_to_come: rng.f64() * 20.0,
+        home_worth: rng.f64(),
+        unseen: rng.f64(),
     }
 }
 
@@ -126,6 +130,7 @@ fn spoil(candidate: &mut Candidate, field: usize, x: f64) {
         7 => signals.outer_hit_share = x,
         8 => signals.cold_recent = x,
         9 => signals.prefill_tokens_per_ms = Some(x),
+        10 => signals.usual_backlog_tokens = x,
         _ => signals.queue_ms = x,
     }
 }
@@ -133,7 +138,7 @@ fn spoil(candidate: &mut Candidate, field: usize, x: f64) {
 #[test]
 fn nonsense_gains_nothing() {
     let mut rng = fastrand::Rng::with_seed(9);
-    for field in 0..11 {
+    for field in 0..12 {
         for x in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, -1e300] {
             // Nine equal endpoints, of which one has a field of nonsense: at most its share.
             let mut spoilt_wins = 0;
@@ -173,12 +178,15 @@ fn nonsense_gains_nothing() {
 fn nonsense_in_the_request_is_survived() {
     let mut rng = fastrand::Rng::with_seed(10);
     for x in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 0.0, 1e300] {
-        for field in 0..3 {
+        for field in 0..6 {
             let mut ask = ask(&mut rng);
             ask.later_turn = true;
             match field {
                 0 => ask.prompt_tokens = x,
                 1 => ask.head_tokens = x,
+                2 => ask.turns_to_come = x,
+                3 => ask.home_worth = x,
+                4 => ask.unseen = x,
                 _ => ask.mean_miss_tokens = x,
             }
             let all = candidates(&mut rng, 12);

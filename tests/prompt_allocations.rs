@@ -1,43 +1,11 @@
 //! Reading allocates for the request, not for its messages.
 
+mod counting;
 mod prompt_support;
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 
 use prompt_support::try_read;
 use warmroute::config::PromptOptions;
 use warmroute::request::{Api, BodyEnd};
-
-struct Counting;
-
-thread_local! {
-    /// Of this thread alone: the test harness allocates on its own.
-    static CALLS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: passes everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: the caller's promises are the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are the same.
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: the caller's promises are the same.
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 fn allocations(messages: usize) -> usize {
     let text = "Some words that a user might say to a model, with a line break\\n and caf\u{e9}. "
@@ -48,7 +16,7 @@ fn allocations(messages: usize) -> usize {
     let turns = vec![turn; messages / 3].join(",");
     let body = format!(r#"{{"model":"m","messages":[{turns}],"stream":true}}"#);
     let pieces: Vec<&[u8]> = body.as_bytes().chunks(16 << 10).collect();
-    let before = CALLS.get();
+    let before = counting::calls();
     let prompt = try_read(
         Api::Chat,
         &PromptOptions::default(),
@@ -56,7 +24,7 @@ fn allocations(messages: usize) -> usize {
         BodyEnd::Complete,
     )
     .expect("a prompt");
-    let after = CALLS.get();
+    let after = counting::calls();
     assert!(prompt.blocks.len() > messages * 4);
     after - before
 }

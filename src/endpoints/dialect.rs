@@ -69,8 +69,8 @@ pub struct Dialect {
     pub prefixes: &'static [Prefix],
     /// Its families.
     pub families: &'static [Family],
-    /// First letters of the families' names, as [`letter_bit`]s.
-    pub(crate) letters: u32,
+    /// First and fifth letters of the families' names, as [`letter_bit`]s: they tell most other names apart.
+    pub(crate) letters: [u32; 2],
 }
 
 /// The beginning of a dialect's names.
@@ -230,9 +230,12 @@ const fn dialect(
     mut families: &'static [Family],
 ) -> Dialect {
     let all = families;
-    let mut letters = 0;
-    while let Some((first, rest)) = families.split_first() {
-        letters |= letter_bit(key_byte(first.key));
+    let mut letters = [0, 0];
+    while let Some((family, rest)) = families.split_first() {
+        letters = [
+            letters[0] | letter_bit(key_byte(family.key)),
+            letters[1] | letter_bit(key_byte(family.key >> 32)),
+        ];
         families = rest;
     }
     Dialect {
@@ -290,7 +293,9 @@ mod tests {
                 assert!(family.name.len() >= 8, "{}", family.name);
                 let head: [u8; 8] = family.name.as_bytes()[..8].try_into().unwrap();
                 assert_eq!(family.key, u64::from_le_bytes(head));
-                assert_ne!(dialect.letters & letter_bit(head[0]), 0);
+                let [first, fifth] = dialect.letters;
+                assert_ne!(first & letter_bit(head[0]), 0);
+                assert_ne!(fifth & letter_bit(head[4]), 0);
             }
         }
     }

@@ -248,6 +248,12 @@ impl Own {
         self.ahead(rate, now).left(rate, now)
     }
 
+    /// Nothing of ours is before the engine.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.streamed_tokens == 0 && self.undrained_tokens == 0.0
+    }
+
     /// What the engine has before it of ours.
     #[must_use]
     pub fn ahead(&self, rate: f64, now: Millis) -> Ahead {

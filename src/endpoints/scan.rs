@@ -11,15 +11,15 @@
 //! - gateways cut a stored text at 64 KiB, at any byte. So the last line counts without a newline
 //!   behind it only when the text is shorter than that ([`CUT_BYTES`]); there nobody has cut it.
 //!
-//! Cost: in wasm with SIMD about 3.2 instructions a byte for a full vLLM text of 50 KB, 4.5 in the
-//! escaped form; a third of it is the newline search, half the reading of the wanted lines. No
-//! allocation but for adapters, rank copies and one line's buffer in the escaped form.
+//! Cost: in wasm with SIMD some 3.5 instructions a byte for a full vLLM text of 50 KB in its escaped
+//! form; two thirds of it are the newline search, a quarter the reading of the wanted lines. No
+//! allocation but for adapters, rank copies and lines with more than their quotes escaped.
 
 pub mod last_text;
 mod sample;
 mod tally;
 
-use crate::byte_mask::{BLOCK, block_at, eq_mask, pair_mask};
+use crate::byte_mask::{BLOCK, block_at, eq_mask, nearby, pair_mask};
 use crate::endpoints::dialect::{
     DIALECTS, Dialect, Family, PREFIX_LETTERS, Prefix, key_byte, letter_bit,
 };
@@ -125,10 +125,11 @@ impl<'a, const ESCAPED: bool> Scanner<'a, ESCAPED> {
         while mask != 0 {
             let end = at.wrapping_add(mask.trailing_zeros() as usize);
             mask &= mask.wrapping_sub(1);
-            if ESCAPED && is_escaped(self.text, end) {
-                continue;
-            }
             if self.may_matter() {
+                // A line that does not matter may as well be taken for two.
+                if ESCAPED && is_escaped(self.text, end) {
+                    continue;
+                }
                 self.take(end);
             }
             self.start = end.wrapping_add(if ESCAPED { 2 } else { 1 });
@@ -148,21 +149,24 @@ impl<'a, const ESCAPED: bool> Scanner<'a, ESCAPED> {
         match self.known {
             None => PREFIX_LETTERS & letter_bit(key_byte(head)) != 0,
             Some(Known { dialect, prefix }) => {
+                let name = line.get(prefix.text.len()..).and_then(<[u8]>::first_chunk);
+                let [first, fifth] = dialect.letters;
                 head & prefix.mask == prefix.key
-                    && line
-                        .get(prefix.text.len())
-                        .is_some_and(|&first| dialect.letters & letter_bit(first) != 0)
+                    && name.is_some_and(|[a, _, _, _, e]| {
+                        first & letter_bit(*a) != 0 && fifth & letter_bit(*e) != 0
+                    })
             }
         }
     }
 
-    /// Reads the line from `start` to `end`.
+    /// Reads the line from `start` to `end`, when one begins there: an escaped backslash and an `n` look like a newline.
     #[inline(never)]
     fn take(&mut self, end: usize) {
+        let newline = self.start.checked_sub(2).filter(|_| ESCAPED);
         let Some(line) = self.text.get(self.start..end) else {
             return;
         };
-        if line.len() > MAX_LINE_BYTES {
+        if line.len() > MAX_LINE_BYTES || newline.is_some_and(|at| is_escaped(self.text, at)) {
             return;
         }
         if let Some(Known { dialect, prefix }) = self.known {
@@ -182,7 +186,7 @@ impl<'a, const ESCAPED: bool> Scanner<'a, ESCAPED> {
     /// Reads the line as this dialect's. True when it was a valid sample of a wanted family.
     #[inline(always)]
     fn try_dialect(&mut self, line: &[u8], dialect: &Dialect, prefix: &Prefix) -> bool {
-        let Some(name) = line.strip_prefix(prefix.text.as_bytes()) else {
+        let Some((begin, name)) = line.split_at_checked(prefix.text.len()) else {
             return false;
         };
         let Some(head) = name.first_chunk() else {
@@ -192,6 +196,7 @@ impl<'a, const ESCAPED: bool> Scanner<'a, ESCAPED> {
         let mut families = dialect.families;
         while let Some((family, others)) = families.split_first() {
             if family.key == key
+                && begin == prefix.text.as_bytes()
                 && let Some(rest) = behind_name::<ESCAPED>(name, family)
             {
                 return self.sample(line, rest, families, family.name);
@@ -201,27 +206,37 @@ impl<'a, const ESCAPED: bool> Scanner<'a, ESCAPED> {
         false
     }
 
+    /// A line with more than its quotes escaped.
+    #[cold]
+    #[inline(never)]
+    fn unescaped<'f>(&mut self, rest: &[u8], families: impl Iterator<Item = &'f Family>) -> Added {
+        self.line.clear();
+        if unescape_json(rest, &mut self.line) {
+            self.tally.add(&self.line, b"\"", families)
+        } else {
+            Added::Invalid
+        }
+    }
+
     /// Reads labels and value. Families of one name stand together in the table; `families` begins
     /// with the first of them.
     fn sample(&mut self, line: &[u8], rest: &[u8], families: &[Family], name: &str) -> bool {
         let same_name = families.iter().take_while(|family| family.name == name);
         let added = if !ESCAPED {
-            self.tally.add(rest, same_name)
+            self.tally.add(rest, b"\"", same_name)
         } else {
-            self.line.clear();
-            if unescape_json(rest, &mut self.line) {
-                self.tally.add(&self.line, same_name)
-            } else {
-                Added::Invalid
+            // Mostly quotes alone are escaped.
+            match self.tally.add(rest, b"\\\"", same_name.clone()) {
+                Added::Invalid => self.unescaped(rest, same_name),
+                added => added,
             }
         };
         if let Some(notes) = &mut self.notes {
             match added {
                 Added::Invalid => notes.invalid(),
                 Added::Copy => {}
-                Added::Counted(counted, value) => {
-                    let name_bytes = line.len().saturating_sub(rest.len());
-                    notes.counted(self.start, line, name_bytes, counted, value);
+                Added::Counted(counted, value, behind) => {
+                    notes.counted(self.start, line, behind, counted, value);
                 }
             }
         }
@@ -232,19 +247,20 @@ impl<'a, const ESCAPED: bool> Scanner<'a, ESCAPED> {
 /// What follows the family's name, when `text` begins with exactly that name.
 #[inline(always)]
 fn behind_name<'t, const ESCAPED: bool>(text: &'t [u8], family: &Family) -> Option<&'t [u8]> {
-    let rest = text.strip_prefix(family.name.as_bytes())?;
-    match rest.first()? {
-        b'{' | b' ' | b'\t' => Some(rest),
-        b'\\' if ESCAPED => Some(rest),
-        _ => None,
-    }
+    // What follows tells most longer names apart, at less than a comparison of names.
+    let (name, rest) = text.split_at_checked(family.name.len())?;
+    let ends = match rest.first()? {
+        b'{' | b' ' | b'\t' => true,
+        b'\\' => ESCAPED,
+        _ => false,
+    };
+    (ends && name == family.name.as_bytes()).then_some(rest)
 }
 
 /// Undoes the escapes of a JSON string's inside. False when it is no such thing.
 fn unescape_json(mut raw: &[u8], out: &mut Vec<u8>) -> bool {
     loop {
-        let special = raw.iter().position(|&b| b == b'\\' || b == b'"');
-        let Some((head, rest)) = raw.split_at_checked(special.unwrap_or(raw.len())) else {
+        let Some((head, rest)) = raw.split_at_checked(nearby(raw, [b'\\', b'"'])) else {
             return false;
         };
         out.extend_from_slice(head);

@@ -17,7 +17,7 @@ use super::own::{Ahead, DEFAULT_PREFILL_TOKENS_PER_MS, Own};
 use super::scan::last_text::LastText;
 use super::{MAX_ENDPOINTS, Slot};
 use crate::clock::Millis;
-use crate::learn::{PrefillRate, Queueing, Trust};
+use crate::learn::{PrefillRate, Queueing, Trust, UsualBacklog};
 use crate::number::to_f64;
 
 /// One endpoint: what the gateway says of it, what its engine says, what we sent it.
@@ -59,6 +59,8 @@ pub struct Endpoint {
     pub trust: Trust,
     /// Learned share of a local miss that an outer KV tier answers, 0..=1.
     pub outer_hit_share: f64,
+    /// The work that is usually ahead of a request here.
+    pub usual_backlog: UsualBacklog,
     listing: u32,
 }
 
@@ -106,13 +108,14 @@ pub enum Reading {
 
 impl Endpoint {
     fn new(address: &str, generation: u32) -> Self {
+        let name_hash = xxh3_64(address.as_bytes());
         Self {
             address: address.into(),
-            name_hash: xxh3_64(address.as_bytes()),
+            name_hash,
             health: Health::Healthy,
             load: Load::default(),
             load_at: None,
-            last_text: LastText::default(),
+            last_text: LastText::of_endpoint(name_hash),
             ours: Ours::default(),
             peaks: Default::default(),
             begun_tokens: 0.0,
@@ -124,6 +127,7 @@ impl Endpoint {
             queueing: Queueing::default(),
             trust: Trust::default(),
             outer_hit_share: 0.0,
+            usual_backlog: UsualBacklog::default(),
             listing: 0,
         }
     }
@@ -193,6 +197,9 @@ impl Endpoint {
     /// What the engine computes beyond what this gateway sent, as far as its counters tell, tokens.
     #[must_use]
     pub fn unseen_tokens(&self, now: Millis) -> f64 {
+        if self.begun_tokens == 0.0 {
+            return 0.0;
+        }
         let since_ms = self.load_at.map_or(0, |at| now.since(at));
         let begun = self.begun_tokens - to_f64(since_ms) * self.prefill_rate();
         (begun - self.prefill_tokens(now)).max(0.0)
@@ -240,6 +247,9 @@ impl Endpoint {
     /// Uncached tokens before the engine, of all workers.
     #[must_use]
     pub fn prefill_tokens(&self, now: Millis) -> f64 {
+        if self.own.is_idle() && self.others.ahead.tokens == 0.0 {
+            return 0.0;
+        }
         let rate = self.prefill_rate();
         self.own
             .ahead(rate, now)

@@ -46,6 +46,8 @@ pub struct Ask {
     pub sticky: Option<Slot>,
     /// Uncached tokens of a usual request of this pool; 0 = not learned yet.
     pub mean_miss_tokens: f64,
+    /// Turns that usually follow one.
+    pub turns_to_come: f64,
     /// How far the homes of conversations that nobody here knows are worth following (0..=1).
     pub home_worth: f64,
     /// Share of the pool's requests that others send (0..=1), as seen so far.
@@ -86,6 +88,8 @@ pub struct Signals {
     pub prefill_tokens: f64,
     /// Tokens that the engine computes for others, beyond [`Self::prefill_tokens`], by its own counters.
     pub unseen_tokens: f64,
+    /// Tokens ahead at a usual decision.
+    pub usual_backlog_tokens: f64,
     /// Requests behind [`Self::prefill_tokens`].
     pub awaiting_first: u32,
     /// Requests of this gateway past their first token.
@@ -203,6 +207,7 @@ pub struct Ranked {
     told: Option<(f64, f64)>,
     /// One entry a candidate, in the candidates' order.
     scores: Vec<Entry>,
+    terms: Vec<cost::Terms>,
 }
 
 impl Ranked {
@@ -218,6 +223,7 @@ impl Ranked {
             home: None,
             told: None,
             scores: Vec::new(),
+            terms: Vec::new(),
         }
     }
 
@@ -275,7 +281,7 @@ impl Ranked {
         }
         for (at, entry) in self.scores.iter().enumerate() {
             if at != winner {
-                insert(&mut self.entries, &mut self.len, self.limit, *entry);
+                insert(&mut self.entries, &mut self.len, self.limit, entry);
             }
         }
     }
@@ -288,25 +294,26 @@ impl Default for Ranked {
 }
 
 /// Puts `entry` in its place after the winner; drops the last when the list is full.
-fn insert(entries: &mut [Entry; MAX_RANKED], len: &mut usize, limit: usize, entry: Entry) {
+#[inline(always)]
+fn insert(entries: &mut [Entry; MAX_RANKED], len: &mut usize, limit: usize, entry: &Entry) {
     let before = |a: &Entry, b: &Entry| a.cost < b.cost || (a.cost == b.cost && a.slot < b.slot);
     let Some(others) = entries.get_mut(1..limit) else {
         return;
     };
     let used = len.saturating_sub(1).min(others.len());
     let is_full = used == others.len();
-    if is_full && others.last().is_none_or(|last| !before(&entry, last)) {
+    if is_full && others.last().is_none_or(|last| !before(entry, last)) {
         return;
     }
     let at = others
         .iter()
         .take(used)
-        .position(|e| before(&entry, e))
+        .position(|e| before(entry, e))
         .unwrap_or(used);
     if let Some(tail) = others.get_mut(at..(used.saturating_add(1)).min(limit.saturating_sub(1))) {
         tail.rotate_right(1);
         if let Some(place) = tail.first_mut() {
-            *place = entry;
+            *place = *entry;
         }
     }
     if !is_full {
@@ -342,11 +349,23 @@ pub fn pick(
     Some(branch)
 }
 
+/// The smaller of two numbers: cheaper in wasm than `f64::min`, which has a rule for what is no number.
+fn smaller(a: f64, b: f64) -> f64 {
+    if b < a { b } else { a }
+}
+
+/// The larger of two numbers.
+fn larger(a: f64, b: f64) -> f64 {
+    if b > a { b } else { a }
+}
+
+/// Whether `x` is a finite number of at least 0. Two comparisons: asked against infinity the compiler takes the number
+/// apart, at thirty instructions in wasm.
+fn is_sane(x: f64) -> bool {
+    (0.0..=f64::MAX).contains(&x)
+}
+
 /// `x` where it is a finite number of at least 0, else `otherwise`.
 fn sane(x: f64, otherwise: f64) -> f64 {
-    if (0.0..f64::INFINITY).contains(&x) {
-        x
-    } else {
-        otherwise
-    }
+    if is_sane(x) { x } else { otherwise }
 }

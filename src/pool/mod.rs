@@ -24,7 +24,7 @@ use crate::endpoints::own::Ticket;
 use crate::endpoints::table::{Endpoint, Table};
 use crate::exchange::{Exchange, What};
 use crate::fallback::Fallback;
-use crate::learn::{BytesPerToken, HomeRight, Unseen};
+use crate::learn::{BytesPerToken, Traffic};
 use crate::number::{millis, to_f64, to_u32};
 use crate::pick::filter::{self, Standing};
 use crate::pick::{Ask, Branch, Candidate, Ranked};
@@ -32,17 +32,12 @@ use crate::prefix::{Depths, Index, RecordState};
 use crate::request::{BlockHash, Prompt};
 use crate::telemetry::{Counter, Histogram, Telemetry};
 
-/// Smoothing of the usual miss of a request.
-const MISS_ALPHA: f64 = 0.02;
-
 /// One cluster's state in this worker.
 pub struct Pool {
     table: Table,
     index: Index,
     bytes_per_token: BytesPerToken,
-    mean_miss_tokens: f64,
-    home_right: HomeRight,
-    unseen: Unseen,
+    traffic: Traffic,
     exchange: Exchange,
     /// When the endpoints were last listed.
     pub listed_at: Option<Millis>,
@@ -113,9 +108,7 @@ impl Pool {
             table: Table::default(),
             index: Index::new(&config.index),
             bytes_per_token: BytesPerToken::default(),
-            mean_miss_tokens: 0.0,
-            home_right: HomeRight::default(),
-            unseen: Unseen::default(),
+            traffic: Traffic::default(),
             exchange: Exchange::new(config.exchange),
             listed_at: None,
             named: Vec::new(),
@@ -165,17 +158,9 @@ impl Pool {
         let ask = self.ask(question, per_token, config);
         let branch = crate::pick::pick(&ask, &self.candidates, &config.pick, rng, &mut self.ranked)
             .ok_or(Fallback::NoneEligible)?;
-        if let Some((all, ours)) = self.ranked.told() {
-            self.unseen.observe(all, ours);
-        }
         let winner = *self.ranked.winner().ok_or(Fallback::NoneEligible)?;
         let miss = (ask.prompt_tokens - winner.matched_tokens).max(0.0);
-        let weight = if self.mean_miss_tokens > 0.0 {
-            MISS_ALPHA
-        } else {
-            1.0
-        };
-        self.mean_miss_tokens += weight * (miss - self.mean_miss_tokens);
+        self.learn(&ask, miss);
         let mut sent = Sent {
             slot: winner.slot,
             branch,
@@ -213,6 +198,19 @@ impl Pool {
         Ok(sent)
     }
 
+    /// What a decision itself teaches.
+    fn learn(&mut self, ask: &Ask, miss_tokens: f64) {
+        self.traffic
+            .decided(ask.later_turn, miss_tokens, self.ranked.told());
+        for candidate in &self.candidates {
+            if let Some(endpoint) = self.table.get_mut(candidate.slot) {
+                let signals = &candidate.signals;
+                let backlog = signals.prefill_tokens + signals.unseen_tokens;
+                endpoint.usual_backlog.observe(backlog);
+            }
+        }
+    }
+
     /// Judges the home by what the index knows of a conversation; what it does not know its answer will tell.
     fn guess(&mut self, ask: &Ask, picked: Slot) -> Option<f64> {
         let home = self.candidates.get(self.ranked.home()?)?;
@@ -224,8 +222,8 @@ impl Pool {
             .iter()
             .map(|candidate| candidate.matched_tokens);
         if known.fold(0.0, f64::max) * 2.0 >= ask.head_tokens {
-            self.home_right
-                .observe(home.matched_tokens * 2.0 >= ask.head_tokens);
+            self.traffic
+                .found_at_home(home.matched_tokens * 2.0 >= ask.head_tokens);
             return None;
         }
         (home.slot == picked).then(|| ask.head_tokens / ask.prompt_tokens)
@@ -245,9 +243,10 @@ impl Pool {
             } else {
                 None
             },
-            mean_miss_tokens: self.mean_miss_tokens,
-            home_worth: self.home_right.worth(),
-            unseen: self.unseen.share(),
+            mean_miss_tokens: self.traffic.miss_tokens(),
+            turns_to_come: self.traffic.turns_to_come(),
+            home_worth: self.traffic.home_worth(),
+            unseen: self.traffic.unseen(),
         }
     }
 

@@ -130,8 +130,8 @@ impl Pool {
         );
         if let Some(head_share) = sent.guessed {
             let head_tokens = head_share * f64::from(prompt_tokens);
-            self.home_right
-                .observe(f64::from(cached_tokens) * 2.0 >= head_tokens);
+            self.traffic
+                .found_at_home(f64::from(cached_tokens) * 2.0 >= head_tokens);
         }
         let Some(endpoint) = self.table.get_mut(sent.slot) else {
             return;

@@ -45,6 +45,7 @@ pub(super) fn signals(
         inflight: own.inflight.saturating_add(others.inflight),
         prefill_tokens: endpoint.prefill_tokens(now),
         unseen_tokens: endpoint.unseen_tokens(now),
+        usual_backlog_tokens: endpoint.usual_backlog.tokens(),
         awaiting_first: endpoint.awaiting_first(),
         streams: own
             .streams()

@@ -39,6 +39,15 @@ impl<T: Copy> Segments<T> {
         }
     }
 
+    /// With `len` times `blank`, at most a segment.
+    pub(super) fn filled(len: u32, blank: T) -> Self {
+        let segment = vec![blank; SEGMENT].into_boxed_slice().try_into();
+        Self {
+            segments: segment.into_iter().collect(),
+            len,
+        }
+    }
+
     pub(super) const fn len(&self) -> u32 {
         self.len
     }

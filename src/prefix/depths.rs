@@ -1,5 +1,6 @@
 //! How deep each endpoint matches a prompt, and the walk that finds it.
 
+use super::arena::NIL;
 use super::holders::{Holders, Kept};
 use super::slot_set::SlotSet;
 use crate::endpoints::{MAX_ENDPOINTS, Slot};
@@ -87,12 +88,18 @@ impl Depths {
             }
             depth += 1;
         }
-        // A single endpoint that is left is asked for alone: less to do a block.
+        // A single endpoint that is left is asked for alone: mostly the next block stands right behind in its order.
         if let (1, Some(slot)) = (count, active.iter().next()) {
+            let mut behind = NIL;
             for &hash in rest {
-                if holders.find(hash, slot.0).is_none() {
-                    break;
-                }
+                let id = match holders.pair(behind).filter(|pair| pair.hash() == hash) {
+                    Some(_) => behind,
+                    None => match holders.find(hash, slot.0) {
+                        Some(id) => id,
+                        None => break,
+                    },
+                };
+                behind = holders.pair(id).map_or(NIL, |pair| pair.older);
                 depth += 1;
             }
         }

@@ -24,15 +24,11 @@ pub(super) struct Directory {
 
 impl Directory {
     pub(super) fn new() -> Self {
-        let mut directory = Self {
-            heads: Segments::new(),
+        Self {
+            heads: Segments::filled(FIRST_BUCKETS, NIL),
             mask: FIRST_BUCKETS - 1,
             nodes: 0,
-        };
-        for _ in 0..FIRST_BUCKETS {
-            directory.heads.push(NIL, NIL);
         }
-        directory
     }
 
     pub(super) const fn is_empty(&self) -> bool {
@@ -55,9 +51,31 @@ impl Directory {
         self.heads.get(self.bucket(key)).copied().unwrap_or(NIL)
     }
 
-    /// Links a node into its bucket, in front.
+    /// Puts a new node into its bucket, in front. `None` when ids have run out.
+    #[inline(always)]
+    pub(super) fn add<T: Chained>(&mut self, arena: &mut Arena<T>, mut node: T) -> Option<u32> {
+        let head = self.heads.get_mut(self.bucket(node.key()))?;
+        node.set_next(*head);
+        let id = arena.insert(node)?;
+        *head = id;
+        self.count(arena);
+        Some(id)
+    }
+
+    /// Links a node that is in no bucket into its own, in front.
     pub(super) fn link<T: Chained>(&mut self, arena: &mut Arena<T>, id: u32) {
-        self.push_front(arena, id);
+        let Some(node) = arena.get_mut(id) else {
+            return;
+        };
+        if let Some(head) = self.heads.get_mut(self.bucket(node.key())) {
+            node.set_next(*head);
+            *head = id;
+        }
+        self.count(arena);
+    }
+
+    #[inline(always)]
+    fn count<T: Chained>(&mut self, arena: &mut Arena<T>) {
         self.nodes += 1;
         if self.nodes > self.heads.len() {
             self.split(arena);
@@ -87,16 +105,6 @@ impl Directory {
         }
     }
 
-    fn push_front<T: Chained>(&mut self, arena: &mut Arena<T>, id: u32) {
-        let Some(node) = arena.get_mut(id) else {
-            return;
-        };
-        if let Some(head) = self.heads.get_mut(self.bucket(node.key())) {
-            node.set_next(*head);
-            *head = id;
-        }
-    }
-
     /// Adds one bucket and gives it its share of the bucket that it splits off from.
     fn split<T: Chained>(&mut self, arena: &mut Arena<T>) {
         let added = self.heads.len();
@@ -107,12 +115,19 @@ impl Directory {
             return;
         };
         let mut id = core::mem::replace(source, NIL);
-        self.heads.push(NIL, NIL);
-        while let Some(node) = arena.get(id) {
+        let mut moved = NIL;
+        while let Some(node) = arena.get_mut(id) {
             let next = node.next();
-            self.push_front(arena, id);
+            let head = if node.key() & self.mask == added {
+                &mut moved
+            } else {
+                &mut *source
+            };
+            node.set_next(*head);
+            *head = id;
             id = next;
         }
+        self.heads.push(moved, NIL);
     }
 
     pub(super) fn bytes(&self) -> u64 {

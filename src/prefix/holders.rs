@@ -42,8 +42,24 @@ pub(super) struct Pair {
 }
 
 impl Pair {
+    /// A pair that is in no order yet.
+    pub(super) const fn new(hash: BlockHash, slot: u16, used_s: u32, claims: u16) -> Self {
+        Self {
+            hash,
+            seat: slot,
+            used_s,
+            claims,
+            ..Self::BLANK
+        }
+    }
+
     pub(super) const fn slot(&self) -> u16 {
         self.seat & !WIDE_BIT
+    }
+
+    #[inline(always)]
+    pub(super) const fn hash(&self) -> BlockHash {
+        self.hash
     }
 
     const fn is_wide(&self) -> bool {
@@ -119,6 +135,25 @@ const fn pair_key(hash: BlockHash, slot: u16) -> u32 {
     block_key(hash.wrapping_add((slot as u64 + 1).wrapping_mul(0xd6e8_feb8_6659_fd93)))
 }
 
+/// What looking for a pair shows.
+pub(super) enum Look {
+    /// Its id.
+    Found(u32),
+    /// It is not there.
+    Missing(Vacancy),
+}
+
+/// The place of a pair that is not there. It holds until a pair of the same block comes or goes.
+#[derive(Clone, Copy)]
+pub(super) struct Vacancy {
+    /// The block's node, when it is wide.
+    wide: Option<u32>,
+    /// Nodes in the bucket.
+    chain: u32,
+    /// Narrow pairs of the block.
+    holders: u32,
+}
+
 /// Holders of a block, narrowed to a set of slots.
 pub(super) enum Kept {
     /// All of the set.
@@ -175,14 +210,42 @@ impl Holders {
     }
 
     /// The pair's id.
-    #[inline]
+    #[inline(never)]
     pub(super) fn find(&self, hash: BlockHash, slot: u16) -> Option<u32> {
-        let key = block_key(hash);
-        let narrow = self.find_in(key, hash, slot);
-        if narrow.is_some() || !self.wide_of(key, hash)?.slots.contains(slot) {
-            return narrow;
+        match self.look(hash, slot) {
+            Look::Found(id) => Some(id),
+            Look::Missing(_) => None,
         }
-        self.find_in(pair_key(hash, slot), hash, slot | WIDE_BIT)
+    }
+
+    /// The pair's id, or what adding it needs to know.
+    #[inline(always)]
+    pub(super) fn look(&self, hash: BlockHash, slot: u16) -> Look {
+        let key = block_key(hash);
+        let mut vacancy = Vacancy {
+            wide: None,
+            chain: 0,
+            holders: 0,
+        };
+        let mut id = self.pair_buckets.first(key);
+        while let Some(pair) = self.pairs.get(id) {
+            if pair.hash == hash {
+                if pair.seat == slot {
+                    return Look::Found(id);
+                }
+                vacancy.holders += u32::from(!pair.is_wide());
+            }
+            vacancy.chain += 1;
+            id = pair.next;
+        }
+        vacancy.wide = self.wide_id(key, hash);
+        if let Some(wide) = vacancy.wide.and_then(|id| self.wide.get(id))
+            && wide.slots.contains(slot)
+            && let Some(id) = self.find_in(pair_key(hash, slot), hash, slot | WIDE_BIT)
+        {
+            return Look::Found(id);
+        }
+        Look::Missing(vacancy)
     }
 
     #[inline(always)]
@@ -256,53 +319,38 @@ impl Holders {
         }
     }
 
-    /// Adds a pair that is not there, with no claim and in no order yet. `None` when its bucket is full.
-    pub(super) fn add(&mut self, hash: BlockHash, slot: u16) -> Option<u32> {
-        let key = block_key(hash);
-        if let Some(id) = self.wide_id(key, hash) {
-            return self.add_wide(id, hash, slot);
+    /// Adds a pair that is not there, in no order yet. `None` when its bucket is full.
+    #[inline(always)]
+    pub(super) fn add(&mut self, pair: Pair, vacancy: Vacancy) -> Option<u32> {
+        if vacancy.wide.is_some() || vacancy.holders + 1 >= WIDE_FROM {
+            return self.add_wide(pair, vacancy.wide);
         }
-        let (chain, holders) = self.count(key, hash);
-        if holders + 1 >= WIDE_FROM {
-            let wide = self.widen(hash)?;
-            return self.add_wide(wide, hash, slot);
+        if vacancy.chain >= MAX_CHAIN {
+            return None;
+        }
+        let id = self.pair_buckets.add(&mut self.pairs, pair)?;
+        self.blocks += u32::from(vacancy.holders == 0);
+        Some(id)
+    }
+
+    #[inline(never)]
+    fn add_wide(&mut self, mut pair: Pair, wide: Option<u32>) -> Option<u32> {
+        let wide = match wide {
+            Some(wide) => wide,
+            None => self.widen(pair.hash)?,
+        };
+        let slot = pair.seat;
+        pair.seat |= WIDE_BIT;
+        let mut chain = 0;
+        let mut id = self.pair_buckets.first(pair.key());
+        while let Some(other) = self.pairs.get(id) {
+            chain += 1;
+            id = other.next;
         }
         if chain >= MAX_CHAIN {
             return None;
         }
-        let id = self.pairs.insert(Pair {
-            hash,
-            seat: slot,
-            ..Pair::BLANK
-        })?;
-        self.pair_buckets.link(&mut self.pairs, id);
-        self.blocks += u32::from(holders == 0);
-        Some(id)
-    }
-
-    /// Nodes in a bucket, and how many of them are narrow pairs of the block.
-    fn count(&self, key: u32, hash: BlockHash) -> (u32, u32) {
-        let mut chain = 0;
-        let mut holders = 0;
-        let mut id = self.pair_buckets.first(key);
-        while let Some(pair) = self.pairs.get(id) {
-            chain += 1;
-            holders += u32::from(pair.hash == hash && !pair.is_wide());
-            id = pair.next;
-        }
-        (chain, holders)
-    }
-
-    fn add_wide(&mut self, wide: u32, hash: BlockHash, slot: u16) -> Option<u32> {
-        if self.count(pair_key(hash, slot), hash).0 >= MAX_CHAIN {
-            return None;
-        }
-        let id = self.pairs.insert(Pair {
-            hash,
-            seat: slot | WIDE_BIT,
-            ..Pair::BLANK
-        })?;
-        self.pair_buckets.link(&mut self.pairs, id);
+        let id = self.pair_buckets.add(&mut self.pairs, pair)?;
         let wide = self.wide.get_mut(wide)?;
         wide.slots.insert(slot);
         wide.count += 1;
@@ -361,8 +409,7 @@ impl Holders {
             next: NIL,
             count: slots.len(),
         };
-        let wide = self.wide.insert(wide)?;
-        self.wide_buckets.link(&mut self.wide, wide);
+        let wide = self.wide_buckets.add(&mut self.wide, wide)?;
         for slot in slots.iter() {
             if let Some(id) = self.find_in(block_key(hash), hash, slot.0) {
                 self.reseat(id, slot.0 | WIDE_BIT);

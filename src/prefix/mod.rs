@@ -20,7 +20,9 @@
 //!   its path from the head on).
 //!
 //! Cost: `matches` one look-up a block for all endpoints together, until nobody matches; `record` one look-up a block,
-//! and constant work for each new one, whatever the number of holders. Nothing is ever hashed again in one go.
+//! and constant work for each new one, whatever the number of holders. Where a path was the last one recorded, its
+//! blocks stand in the endpoint's order one behind the other: each is found where the one before it points, without a
+//! look-up, and stays where it is. Nothing is ever hashed again in one go.
 //!
 //! Memory: 32 bytes a pair when each block has one holder, 42 at worst, and a fixed 30 KB. It grows in small
 //! segments up to what `max_pairs` needs and no further, however long it runs: [`IndexStats::bytes`] stays under
@@ -40,7 +42,7 @@ use crate::config::IndexOptions;
 use crate::endpoints::Slot;
 use crate::request::BlockHash;
 use arena::NIL;
-use holders::Holders;
+use holders::{Holders, Look, Pair, Vacancy};
 use recency::Recency;
 
 /// Expired pairs that one record clears away at most.
@@ -85,6 +87,34 @@ pub struct IndexStats {
     pub evictions: u64,
     /// Pairs that were cleared away because of their age, since the start.
     pub expired: u64,
+}
+
+/// Whose pairs went to make room.
+enum Room {
+    /// None, or the slot's own.
+    Own,
+    /// Any slot's.
+    Others,
+}
+
+/// A pair that was used just now.
+struct Used {
+    id: u32,
+    /// The pair behind it in its slot's order.
+    older: u32,
+    /// Since it was used before; for a new one longer than any TTL.
+    age_s: u32,
+}
+
+impl Used {
+    /// Before the first of a path.
+    const fn none(newest: u32) -> Self {
+        Self {
+            id: NIL,
+            older: newest,
+            age_s: 0,
+        }
+    }
 }
 
 /// The prefix index of one pool.
@@ -168,34 +198,27 @@ impl Index {
         let mut recorded = Recorded::default();
         let evictions = self.evictions;
         let capacity = self.recency.capacity(slot.0);
-        let mut before = NIL;
-        for (&hash, seen) in blocks.iter().take(capacity as usize).zip(0..) {
-            let id = match self.holders.find(hash, slot.0) {
-                // A hash twice in a row is one block.
-                Some(id) if id == before => continue,
-                Some(id) => {
-                    let at = recorded.lately_used;
-                    recorded.lately_used += u32::from(at == seen && self.was_used_lately(id));
-                    recorded.new_blocks += u32::from(self.forget_if_expired(id));
-                    self.recency.take(&mut self.holders, id);
-                    id
-                }
-                None => {
-                    if !self.make_room(slot.0, before) {
-                        break;
+        let claims = match state {
+            RecordState::Tentative => 1,
+            RecordState::Confirmed => CONFIRMED,
+        };
+        let mut last = Used::none(self.recency.newest_of(slot.0));
+        let mut lately = true;
+        for &hash in blocks.iter().take(capacity as usize) {
+            let used = match self.use_again(last.older, hash, claims) {
+                Some(used) => used,
+                None => match self.place(hash, slot.0, last.id, claims) {
+                    Some(used) => {
+                        recorded.new_blocks += u32::from(used.age_s >= self.ttl_s);
+                        used
                     }
-                    let Some(id) = self.holders.add(hash, slot.0) else {
-                        break;
-                    };
-                    recorded.new_blocks += 1;
-                    id
-                }
+                    None => break,
+                },
             };
-            self.touch(id, before, |claims| match state {
-                RecordState::Tentative => claims.saturating_add(1),
-                RecordState::Confirmed => CONFIRMED,
-            });
-            before = id;
+            // A hash twice in a row is one block.
+            lately &= used.age_s < LATELY_S && used.id != last.id;
+            recorded.lately_used += u32::from(lately);
+            last = used;
         }
         recorded.evicted = u32::try_from(self.evictions - evictions).unwrap_or(u32::MAX);
         recorded
@@ -206,23 +229,16 @@ impl Index {
     pub fn confirm(&mut self, blocks: &[BlockHash], slot: Slot, now: Millis) -> u32 {
         self.latest_s = self.seconds(now);
         let mut confirmed = 0;
-        let mut before = NIL;
+        let mut last = Used::none(self.recency.newest_of(slot.0));
         for &hash in blocks {
-            let Some(id) = self.holders.find(hash, slot.0) else {
-                continue;
+            let used = match self.use_again(last.older, hash, CONFIRMED) {
+                Some(used) => used,
+                None => match self.confirm_one(hash, slot.0, last.id) {
+                    Some(used) => used,
+                    None => continue,
+                },
             };
-            let expired = |used_s| self.is_expired(used_s, self.latest_s);
-            if id == before
-                || self
-                    .holders
-                    .pair(id)
-                    .is_none_or(|pair| expired(pair.used_s))
-            {
-                continue;
-            }
-            self.recency.take(&mut self.holders, id);
-            self.touch(id, before, |_| CONFIRMED);
-            before = id;
+            last = used;
             confirmed += 1;
         }
         confirmed
@@ -307,60 +323,119 @@ impl Index {
         now_s.saturating_sub(used_s) >= self.ttl_s
     }
 
-    fn was_used_lately(&self, id: u32) -> bool {
-        let pair = self.holders.pair(id);
-        pair.is_some_and(|pair| self.latest_s.saturating_sub(pair.used_s) < LATELY_S)
+    /// Uses the pair `id` again where it stands, when it is of this block and has not expired.
+    #[inline(always)]
+    fn use_again(&mut self, id: u32, hash: BlockHash, claims: u16) -> Option<Used> {
+        let pair = self.holders.pair_mut(id)?;
+        // Nothing was used later than the latest time.
+        let age_s = self.latest_s.wrapping_sub(pair.used_s);
+        if pair.hash() != hash || age_s >= self.ttl_s {
+            return None;
+        }
+        pair.used_s = self.latest_s;
+        pair.claims = pair.claims.saturating_add(claims);
+        Some(Used {
+            id,
+            older: pair.older,
+            age_s,
+        })
     }
 
-    /// Takes from an expired pair what it stood on; whether it had expired.
-    fn forget_if_expired(&mut self, id: u32) -> bool {
-        let now_s = self.latest_s;
-        let ttl_s = self.ttl_s;
-        let Some(pair) = self.holders.pair_mut(id) else {
-            return false;
+    /// Puts a block's pair behind `before`, wherever it was. `None` when it is new and there is no room.
+    #[inline(never)]
+    fn place(&mut self, hash: BlockHash, slot: u16, before: u32, claims: u16) -> Option<Used> {
+        match self.holders.look(hash, slot) {
+            Look::Found(id) => Some(self.touch(id, slot, before, claims)),
+            Look::Missing(vacancy) => self.add(hash, slot, vacancy, before, claims),
+        }
+    }
+
+    /// Confirms a block's pair, wherever it is, and puts it behind `before`.
+    #[inline(never)]
+    fn confirm_one(&mut self, hash: BlockHash, slot: u16, before: u32) -> Option<Used> {
+        let id = self.holders.find(hash, slot)?;
+        let used_s = self.holders.pair(id)?.used_s;
+        if id == before || self.is_expired(used_s, self.latest_s) {
+            return None;
+        }
+        Some(self.touch(id, slot, before, CONFIRMED))
+    }
+
+    /// Puts a pair behind `before` in its slot's order as used now, with more claims: an expired one has lost those that
+    /// it had.
+    fn touch(&mut self, id: u32, slot: u16, before: u32, claims: u16) -> Used {
+        let mut age_s = 0;
+        if id != before
+            && let Some(pair) = self.holders.pair_mut(id)
+        {
+            age_s = self.latest_s.saturating_sub(pair.used_s);
+            if age_s >= self.ttl_s {
+                pair.claims = 0;
+            }
+            pair.used_s = self.latest_s;
+            pair.claims = pair.claims.saturating_add(claims);
+            self.recency.take(&mut self.holders, id);
+            self.recency
+                .put_behind(&mut self.holders, before, id, slot, self.latest_s);
+        }
+        Used {
+            id,
+            older: self.holders.pair(id).map_or(NIL, |pair| pair.older),
+            age_s,
+        }
+    }
+
+    /// Adds a pair behind `before`, as used now. `None` when there is no room.
+    #[inline(always)]
+    fn add(
+        &mut self,
+        hash: BlockHash,
+        slot: u16,
+        vacancy: Vacancy,
+        before: u32,
+        claims: u16,
+    ) -> Option<Used> {
+        let vacancy = match self.make_room(slot, before)? {
+            Room::Own => vacancy,
+            // A pair of the same block may have gone.
+            Room::Others => match self.holders.look(hash, slot) {
+                Look::Missing(vacancy) => vacancy,
+                Look::Found(_) => return None,
+            },
         };
-        let expired = now_s.saturating_sub(pair.used_s) >= ttl_s;
-        if expired {
-            pair.claims = 0;
-        }
-        expired
+        let pair = Pair::new(hash, slot, self.latest_s, claims);
+        let id = self.holders.add(pair, vacancy)?;
+        let older = self
+            .recency
+            .put_behind(&mut self.holders, before, id, slot, self.latest_s);
+        Some(Used {
+            id,
+            older,
+            age_s: u32::MAX,
+        })
     }
 
-    /// Puts a pair behind `before` in its slot's order as used now, with new claims.
-    fn touch(&mut self, id: u32, before: u32, claims: impl FnOnce(u16) -> u16) {
-        let now_s = self.latest_s;
-        if let Some(pair) = self.holders.pair_mut(id) {
-            pair.used_s = now_s;
-            pair.claims = claims(pair.claims);
-        }
-        self.recency.put_behind(&mut self.holders, before, id);
-    }
-
-    /// Makes room for one more pair of the slot; `false` when only the path itself, down to `last`, could go.
-    fn make_room(&mut self, slot: u16, last: u32) -> bool {
+    /// Makes room for one more pair of the slot; `None` when only the path itself, down to `last`, could go.
+    fn make_room(&mut self, slot: u16, last: u32) -> Option<Room> {
         while self.recency.held(slot) >= self.recency.capacity(slot) {
-            if !self.evict(self.recency.oldest_of(slot), last) {
-                return false;
-            }
+            self.evict(self.recency.oldest_of(slot), last)?;
         }
+        let mut room = Room::Own;
         while self.holders.len() >= self.max_pairs {
-            let Some((oldest, _)) = self.recency.oldest(&self.holders) else {
-                return false;
-            };
-            if !self.evict(oldest, last) {
-                return false;
-            }
+            let (oldest, _) = self.recency.oldest(&self.holders)?;
+            self.evict(oldest, last)?;
+            room = Room::Others;
         }
-        true
+        Some(room)
     }
 
-    fn evict(&mut self, id: u32, last: u32) -> bool {
+    fn evict(&mut self, id: u32, last: u32) -> Option<()> {
         if id == NIL || id == last {
-            return false;
+            return None;
         }
         self.drop_pair(id);
         self.evictions += 1;
-        true
+        Some(())
     }
 
     /// Clears away expired pairs, oldest first, a bounded number.

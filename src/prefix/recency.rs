@@ -5,7 +5,7 @@
 //! - every block of a path stands right behind the block before it when the path was recorded last, so what is oldest
 //!   is always the end of a path: suffixes go before heads.
 //!
-//! Cost: placing and taking out touch two neighbours. The slot with the oldest entry is remembered while its oldest is
+//! Cost: placing and taking out touch two neighbours each. The slot with the oldest entry is remembered while its oldest is
 //! as old as when it was chosen; choosing anew reads all slots once.
 
 use super::arena::NIL;
@@ -131,13 +131,26 @@ impl Recency {
         lane.held = lane.held.saturating_sub(1);
     }
 
-    /// Puts a pair that is in no order right behind `before`, or first of all when that is [`NIL`].
-    pub(super) fn put_behind(&mut self, holders: &mut Holders, before: u32, id: u32) {
-        let Some((slot, used_s)) = holders.pair(id).map(|pair| (pair.slot(), pair.used_s)) else {
-            return;
-        };
+    /// The slot's newest pair, or [`NIL`].
+    pub(super) fn newest_of(&self, slot: u16) -> u32 {
+        self.lanes
+            .get(usize::from(slot))
+            .map_or(NIL, |lane| lane.newest)
+    }
+
+    /// Puts a pair that is in no order, used at `used_s`, right behind `before`, or first of all when that is [`NIL`].
+    /// Returns the pair behind it.
+    #[inline]
+    pub(super) fn put_behind(
+        &mut self,
+        holders: &mut Holders,
+        before: u32,
+        id: u32,
+        slot: u16,
+        used_s: u32,
+    ) -> u32 {
         let Some(lane) = self.lanes.get_mut(usize::from(slot)) else {
-            return;
+            return NIL;
         };
         if lane.held == 0 {
             self.oldest = match self.oldest {
@@ -160,5 +173,6 @@ impl Recency {
             pair.older = after;
         }
         lane.held = lane.held.saturating_add(1);
+        after
     }
 }

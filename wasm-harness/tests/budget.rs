@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use warmroute_harness::bench::budget::{Budget, Row, artifact, built_with, figures, measure_all};
-use warmroute_harness::bench::memory;
+use warmroute_harness::bench::memory::{self, Run};
 use warmroute_harness::host::Profile;
 
 #[test]
@@ -23,12 +23,35 @@ fn every_case_stays_in_its_budget() {
 
 #[test]
 fn memory_stays_bounded_under_new_prompts() {
-    let memory = memory::measure(&artifact(Profile::Higress).unwrap(), 2_000).unwrap();
+    let run = Run::short_prompts(2_000);
+    let memory = memory::measure(&artifact(Profile::Higress).unwrap(), run).unwrap();
     println!("{memory:?}");
     assert!(memory.pairs > 100_000, "{memory:?}");
     // 48 MB for a million pairs, and what a plugin has without any.
     let bound = memory.first_bytes as u64 + memory.pairs * 48;
     assert!(memory.last_bytes as u64 <= bound, "{memory:?}");
+}
+
+/// `RECORDS`: new blocks that come when the index is full; five million were shown so, too.
+#[test]
+fn a_million_pairs_take_48_mb_and_more_records_take_no_more() {
+    const BLOCKS: usize = 4_096;
+    const PAIRS: usize = 1_000_000;
+    let records = std::env::var("RECORDS").map_or(2_000_000, |text| text.parse().unwrap());
+    // Half more than what fills it: the next listings find their room as well.
+    let filling = (PAIRS + PAIRS / 2) / BLOCKS;
+    let run = Run {
+        hosts: 32,
+        bytes: BLOCKS * 256 + (64 << 10),
+        filling,
+        requests: filling + records / BLOCKS,
+    };
+    let memory = memory::measure(&artifact(Profile::Higress).unwrap(), run).unwrap();
+    println!("{memory:?}");
+    assert_eq!(memory.pairs, PAIRS as u64, "{memory:?}");
+    assert!(memory.evicted as usize > records * 9 / 10, "{memory:?}");
+    assert!(memory.last_bytes <= 48_000_000, "{memory:?}");
+    assert_eq!(memory.last_bytes, memory.full_bytes, "{memory:?}");
 }
 
 #[test]

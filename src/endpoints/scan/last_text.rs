@@ -5,7 +5,7 @@
 //! is read at these places, each a little off by what came before it; a line is the noted one when
 //! its name and labels are the same, byte for byte (by hash), so labels are not read again. Whatever
 //! does not fit is a full scan, and so is every [`FULL_EVERY`]th reading: a series that is new is
-//! seen then at the latest.
+//! seen then at the latest. Endpoints take turns in it, so that no listing scans all of them.
 //!
 //! Texts with adapters (each change is a new series), with a wanted line that is no valid sample, or
 //! with more than [`MAX_LINES`] lines that count are scanned in full every time.
@@ -29,7 +29,7 @@ use crate::endpoints::dialect::Signal;
 use crate::endpoints::load::Load;
 use crate::raw_json::{RawJsonStr, is_escaped};
 
-/// Every so many readings one is a full scan.
+/// Every so many readings one is a full scan; a power of two, as the count of readings wraps.
 const FULL_EVERY: u8 = 64;
 
 /// Lines noted of one text at most.
@@ -55,8 +55,8 @@ pub struct LastText {
     sign: Option<u64>,
     /// Hash of the whole text, when it was needed.
     print: Option<u64>,
-    /// Readings since the last full scan.
-    since_full: u8,
+    /// Readings so far, from a start of its own.
+    readings: u8,
 }
 
 /// A line that counted.
@@ -72,14 +72,24 @@ struct Line {
 }
 
 impl LastText {
+    /// The text of an endpoint whose name has this hash: its turn follows from it.
+    #[must_use]
+    pub fn of_endpoint(name_hash: u64) -> Self {
+        let [turn, ..] = name_hash.to_le_bytes();
+        Self {
+            readings: turn,
+            ..Self::default()
+        }
+    }
+
     /// Reads the endpoint's text of now, the inside of a JSON string. `None` when it is the last one.
     pub fn read(&mut self, text: RawJsonStr<'_>) -> Option<Load> {
-        let noted = if self.since_full < FULL_EVERY {
-            self.read_noted(text.0)
-        } else {
+        self.readings = self.readings.wrapping_add(1);
+        let noted = if self.readings.is_multiple_of(FULL_EVERY) {
             None
+        } else {
+            self.read_noted(text.0)
         };
-        self.since_full = self.since_full.saturating_add(1);
         let (load, sign) = noted.unwrap_or_else(|| self.read_all(text.0));
         let differs = self.sign.replace(sign) != Some(sign);
         if differs && !self.lines.is_empty() {
@@ -96,7 +106,6 @@ impl LastText {
 
     /// Scans the whole text and notes the lines that count.
     fn read_all(&mut self, text: &[u8]) -> (Load, u64) {
-        self.since_full = 0;
         let mut scanner = Scanner::<true>::new(text);
         scanner.notes = Some(Notes::default());
         scanner.scan();
@@ -195,22 +204,15 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Notes that the wanted line at `at` counted.
-    pub fn counted(
-        &mut self,
-        at: usize,
-        line: &[u8],
-        name_bytes: usize,
-        counted: Counted,
-        value: f64,
-    ) {
-        let brace = line.iter().rposition(|&b| b == b'}');
-        let key_bytes = brace.map_or(name_bytes, |at| at.saturating_add(1));
-        let key = line.get(..key_bytes).unwrap_or_default();
+    /// Notes that the wanted line at `at` counted; `behind`: bytes behind its name and labels.
+    pub fn counted(&mut self, at: usize, line: &[u8], behind: usize, counted: Counted, value: f64) {
+        let key_bytes = line.len().saturating_sub(behind);
+        let (key, value_bytes) = line.split_at_checked(key_bytes).unwrap_or_default();
         let fits = counted.signal != Signal::Adapters
             && self.lines.len() < MAX_LINES
-            // Behind an exemplar the last brace is not that of the labels.
-            && !line.contains(&b'#');
+            // Where the value has escapes, what is behind the labels is longer than it looked; an exemplar is no
+            // part of what is read.
+            && !value_bytes.iter().any(|b| matches!(b, b'#' | b'\\'));
         let Some(head) = line.first_chunk().filter(|_| fits) else {
             self.unfit = true;
             return;

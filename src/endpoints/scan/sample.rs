@@ -1,33 +1,49 @@
 //! One sample behind its name: `{labels} value [timestamp]`.
 
-use crate::raw_json::string;
+use crate::byte_mask::nearby;
 
 /// Calls `each(name, value)` for every label; the value's own escapes are still there. Returns what
-/// follows the labels; `None` when they are malformed.
+/// follows the labels; `None` when they are malformed. `quote` is how the text spells one: where it is an escape itself,
+/// labels with any other escape are taken for malformed.
 #[inline]
-pub fn labels<'t>(text: &'t [u8], mut each: impl FnMut(&'t [u8], &'t [u8])) -> Option<&'t [u8]> {
-    let mut rest = text.trim_ascii_start();
-    let Some(inside) = rest.strip_prefix(b"{") else {
-        return Some(rest);
+pub fn labels<'t>(
+    text: &'t [u8],
+    quote: &[u8],
+    mut each: impl FnMut(&'t [u8], &'t [u8]),
+) -> Option<&'t [u8]> {
+    let Some(mut rest) = text.trim_ascii_start().strip_prefix(b"{") else {
+        return Some(text);
     };
-    rest = inside;
     loop {
         rest = rest.trim_ascii_start();
         if let Some(behind) = rest.strip_prefix(b"}") {
             return Some(behind);
         }
-        let name_len = rest.iter().position(|&b| b == b'=')?;
-        let (name, value) = rest.split_at_checked(name_len)?;
-        let value = value.strip_prefix(b"=")?.trim_ascii_start();
-        let (value, behind) = string(value)?;
+        let (name, value) = rest.split_at_checked(nearby(rest, [b'=', b'\\']))?;
+        let inside = value
+            .strip_prefix(b"=")?
+            .trim_ascii_start()
+            .strip_prefix(quote)?;
+        let (value, behind) = inside.split_at_checked(end_of_value(inside, quote)?)?;
         each(name.trim_ascii_end(), value);
-        rest = behind.trim_ascii_start();
+        rest = behind.strip_prefix(quote)?.trim_ascii_start();
         rest = match rest.first()? {
             b',' => rest.strip_prefix(b",")?,
             b'}' => rest,
             _ => return None,
         };
     }
+}
+
+/// Where the quoted value ends whose inside `text` begins with. Values are short.
+#[inline]
+fn end_of_value(text: &[u8], quote: &[u8]) -> Option<usize> {
+    let mut at = nearby(text, [b'\\', b'"']);
+    while quote.len() == 1 && text.get(at) == Some(&b'\\') {
+        at = at.saturating_add(2);
+        at = at.saturating_add(nearby(text.get(at..)?, [b'\\', b'"']));
+    }
+    text.get(at..)?.starts_with(quote).then_some(at)
 }
 
 /// The value behind the labels; `None` when it is not finite, negative, or not alone but for a

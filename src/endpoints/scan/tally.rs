@@ -104,15 +104,16 @@ pub enum Added {
     Invalid,
     /// It repeats one that counted.
     Copy,
-    /// It counted, with this value.
-    Counted(Counted, f64),
+    /// It counted, with this value; so many bytes stand behind its labels.
+    Counted(Counted, f64, usize),
 }
 
 impl Tally {
-    /// Adds the sample `text` (labels, value). `families`: the rows of its name.
+    /// Adds the sample `text` (labels, value). `quote`: how the text spells one; `families`: the rows of its name.
     pub fn add<'f>(
         &mut self,
         text: &[u8],
+        quote: &[u8],
         mut families: impl Iterator<Item = &'f Family>,
     ) -> Added {
         let Some(first) = families.next() else {
@@ -120,7 +121,7 @@ impl Tally {
         };
         let wanted = wanted_labels(first);
         let mut seen = Seen::default();
-        let labels = sample::labels(text, |name, value| {
+        let labels = sample::labels(text, quote, |name, value| {
             for (slot, wanted) in seen.wanted.iter_mut().zip(wanted) {
                 if name == wanted.as_bytes() {
                     *slot = Some(value);
@@ -129,7 +130,8 @@ impl Tally {
             seen.has_copy_rank |= COPY_RANKS.contains(&name);
             seen.is_part |= name == b"priority" && !value.is_empty();
         });
-        let Some(value) = labels.and_then(sample::value) else {
+        let Some((behind, value)) = labels.and_then(|text| Some((text, sample::value(text)?)))
+        else {
             return Added::Invalid;
         };
         let picked = match first.only {
@@ -142,7 +144,7 @@ impl Tally {
         let Some(family) = picked else {
             return Added::Invalid;
         };
-        if seen.has_copy_rank && self.is_copy(text, family) {
+        if seen.has_copy_rank && self.is_copy(text, quote, family) {
             return Added::Copy;
         }
         let mut counted = Counted {
@@ -159,13 +161,13 @@ impl Tally {
             _ => {}
         }
         self.record(counted, value);
-        Added::Counted(counted, value)
+        Added::Counted(counted, value, behind.len())
     }
 
     /// Whether a sample that differs from this one in copy ranks only was here before.
-    fn is_copy(&mut self, text: &[u8], family: &Family) -> bool {
+    fn is_copy(&mut self, text: &[u8], quote: &[u8], family: &Family) -> bool {
         let mut hash = family.key ^ family.name.len() as u64;
-        sample::labels(text, |name, value| {
+        sample::labels(text, quote, |name, value| {
             if !COPY_RANKS.contains(&name) {
                 hash = hash.rotate_left(21).wrapping_add(adapter_hash(name));
                 hash = hash.rotate_left(21) ^ adapter_hash(value);

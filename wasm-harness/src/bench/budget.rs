@@ -82,8 +82,12 @@ pub fn figures(costs: &[(Case, Cost)]) -> Vec<(String, u64)> {
     for (case, cost) in costs {
         figures.push((format!("{}: whole", case.name()), cost.whole));
         figures.push((format!("{}: response", case.name()), cost.response));
-        if let Some(refresh) = cost.refresh {
-            figures.push((format!("{}: refresh", case.name()), refresh));
+        for (part, figure) in [
+            ("refresh", cost.refresh),
+            ("first listing", cost.first),
+            ("worst listing", cost.worst),
+        ] {
+            figures.extend(figure.map(|figure| (format!("{}: {part}", case.name()), figure)));
         }
     }
     figures

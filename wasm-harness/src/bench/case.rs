@@ -12,6 +12,11 @@ use crate::host::{Artifact, Gateway, Options, Profile, StreamId, StreamSpec, Vm,
 const CLUSTER: &str = "engines";
 /// Past the refresh of a listing.
 const LATER_MS: u64 = 2_000;
+/// Listings in which every endpoint has its turn.
+const LISTINGS: u64 = 66;
+/// The cases for which listings are looked at more closely: others tell the same at more time.
+const LISTED_BYTES: usize = 10 << 10;
+const TURN_HOSTS: usize = 64;
 /// Timed runs; the fastest counts.
 const TIMED_RUNS: usize = 5;
 const ANSWER: &[u8] = br#"{"id":"a","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Yes."}}],"usage":{"prompt_tokens":256,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":240}}}"#;
@@ -46,6 +51,11 @@ pub struct Cost {
     pub refresh: Option<u64>,
     /// The same when a listing is due and nothing has changed. Higress only.
     pub unchanged: Option<u64>,
+    /// What the first decision costs more, which lists and reads all endpoints. Higress, bodies of [`LISTED_BYTES`].
+    pub first: Option<u64>,
+    /// The most that a decision costs more over [`LISTINGS`] listings, in which endpoints take turns in being read whole.
+    /// The same, up to [`TURN_HOSTS`] endpoints.
+    pub worst: Option<u64>,
     /// Time of a decision in wasmtime, which counts each instruction as it runs: the fastest of a few.
     pub whole_us: f64,
 }
@@ -104,7 +114,8 @@ impl Case {
     /// The plugin does not come up, traps, or leaves the request to the gateway.
     pub fn measure(&self, artifact: &Artifact) -> Result<Cost> {
         let mut driver = Driver::new(artifact, self)?;
-        for _ in 0..3 {
+        let first = driver.request()?;
+        for _ in 0..2 {
             driver.request()?;
         }
         let mut cost = driver.request()?;
@@ -119,6 +130,13 @@ impl Case {
                 .set_hosts(CLUSTER, fleet::hosts(self.hosts, 1));
             driver.gateway.advance(LATER_MS);
             cost.refresh = Some(driver.request()?.whole.saturating_sub(cost.whole));
+            // Of a longer prompt the record of new blocks would be most of it.
+            if self.bytes == LISTED_BYTES {
+                cost.first = Some(first.whole.saturating_sub(cost.whole));
+            }
+            if self.bytes == LISTED_BYTES && self.hosts <= TURN_HOSTS {
+                cost.worst = Some(driver.worst_listing(self.hosts)?.saturating_sub(cost.whole));
+            }
         }
         Ok(cost)
     }
@@ -162,8 +180,24 @@ impl Driver {
         })
     }
 
+    /// The dearest decision of many with a listing each, the metrics being others every time.
+    fn worst_listing(&mut self, hosts: usize) -> Result<u64> {
+        let mut worst = 0;
+        for moment in 2..LISTINGS + 2 {
+            self.gateway.set_hosts(CLUSTER, fleet::hosts(hosts, moment));
+            self.gateway.advance(LATER_MS);
+            worst = self.request()?.whole.max(worst);
+        }
+        Ok(worst)
+    }
+
     fn last(&self, callback: &str) -> u64 {
         self.vm.fuel().get(callback).map_or(0, |fuel| fuel.last)
+    }
+
+    /// Lets time go by.
+    pub(super) fn advance(&self, ms: u64) {
+        self.gateway.advance(ms);
     }
 
     /// A counter or gauge of the plugin.
@@ -191,6 +225,8 @@ impl Driver {
             response: all - whole,
             refresh: None,
             unchanged: None,
+            first: None,
+            worst: None,
             whole_us,
         })
     }

@@ -30,7 +30,8 @@ pub fn table(costs: &[(Case, Cost)], native: &[Native], memory: Option<&Memory>)
         "Wasm instructions of one request, everything known and unchanged since the last:\n",
     );
     let heads = [
-        "headers", "read", "decide", "whole", "response", "listing", "refresh", "whole us",
+        "headers", "read", "decide", "whole", "response", "listing", "refresh", "first", "worst",
+        "whole us",
     ];
     let _ = write!(out, "{:36}", "");
     for head in heads {
@@ -49,15 +50,13 @@ pub fn table(costs: &[(Case, Cost)], native: &[Native], memory: Option<&Memory>)
         ] {
             let _ = write!(out, "{:>12}", grouped(figure));
         }
-        let _ = write!(
-            out,
-            "{:>12}{:>12}",
-            optional(cost.unchanged),
-            optional(cost.refresh)
-        );
+        for figure in [cost.unchanged, cost.refresh, cost.first, cost.worst] {
+            let _ = write!(out, "{:>12}", optional(figure));
+        }
         let _ = writeln!(out, "{:>12.0}", cost.whole_us);
     }
-    out.push_str("  listing, refresh: what a decision costs more when the endpoints are listed anew; when all metrics changed\n");
+    out.push_str("  what a decision costs more: listing, the endpoints being listed anew; refresh, all metrics having changed;\n");
+    out.push_str("  first, all endpoints being new; worst, the most of 66 refreshes, in which endpoints take turns in being read whole\n");
     out.push_str("\nThe core, natively, nanoseconds; a prompt that every endpoint holds:\n");
     let _ = writeln!(
         out,
@@ -77,7 +76,7 @@ pub fn table(costs: &[(Case, Cost)], native: &[Native], memory: Option<&Memory>)
             "\nLinear memory over {} new prompts: {} at first, {} half way, {} at the end, with {} pairs in the index",
             grouped(memory.requests as u64),
             grouped(memory.first_bytes as u64),
-            grouped(memory.half_bytes as u64),
+            grouped(memory.full_bytes as u64),
             grouped(memory.last_bytes as u64),
             grouped(memory.pairs),
         );

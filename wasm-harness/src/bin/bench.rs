@@ -31,7 +31,10 @@ fn main() -> Result<()> {
         _ => 20_000,
     };
     let memory = (requests > 0)
-        .then(|| memory::measure(&budget::artifact(Profile::Higress)?, requests))
+        .then(|| {
+            let artifact = budget::artifact(Profile::Higress)?;
+            memory::measure(&artifact, memory::Run::short_prompts(requests))
+        })
         .transpose()?;
     print!("{}", report::table(&costs, &native, memory.as_ref()));
     report::write(&costs, &native, memory.as_ref())?;

@@ -4,6 +4,10 @@
 //! Every figure moves only as fast as evidence comes (exponential smoothing) and stays inside fixed
 //! bounds, so one odd answer cannot turn decisions over. Cost: O(1) an answer.
 
+mod traffic;
+
+pub use traffic::Traffic;
+
 use core::num::NonZeroUsize;
 
 use lru::LruCache;
@@ -96,66 +100,6 @@ impl PrefillRate {
     }
 }
 
-/// How often the home of a conversation that this gateway does not know held what an earlier turn left.
-#[derive(Clone, Copy, Debug)]
-pub struct HomeRight {
-    share: f64,
-}
-
-const HOME_ALPHA: f64 = 0.02;
-/// Times right that are enough to follow homes in full. Caches forget, so that even where everybody
-/// sends conversations home only about every fifth guess is right; below this it is chance.
-const HOME_RIGHT_ENOUGH: f64 = 0.1;
-
-impl Default for HomeRight {
-    /// Other workers and replicas send conversations home as this one does, until answers say otherwise.
-    fn default() -> Self {
-        Self { share: 1.0 }
-    }
-}
-
-impl HomeRight {
-    /// How far homes are worth following, 0 to 1.
-    #[must_use]
-    pub fn worth(self) -> f64 {
-        (self.share / HOME_RIGHT_ENOUGH).min(1.0)
-    }
-
-    /// A conversation's head was, or was not, at its home.
-    pub fn observe(&mut self, was_there: bool) {
-        smooth(&mut self.share, f64::from(u8::from(was_there)), HOME_ALPHA);
-    }
-}
-
-/// The share of a pool's requests that other workers and replicas send, unseen by this one.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Unseen {
-    all: f64,
-    ours: f64,
-    is_told: bool,
-}
-
-const UNSEEN_ALPHA: f64 = 0.02;
-
-impl Unseen {
-    /// The share, 0 to 1; 1 while no engine tells its requests.
-    #[must_use]
-    pub fn share(self) -> f64 {
-        match self {
-            Self { is_told: false, .. } => 1.0,
-            Self { all, ours, .. } if all > ours => 1.0 - ours / all,
-            Self { .. } => 0.0,
-        }
-    }
-
-    /// The engines' requests at this moment, and those of them that were ours.
-    pub fn observe(&mut self, all: f64, ours: f64) {
-        self.is_told = true;
-        smooth(&mut self.all, all, UNSEEN_ALPHA);
-        smooth(&mut self.ours, ours, UNSEEN_ALPHA);
-    }
-}
-
 /// What an endpoint's first tokens take beyond the computing that was predicted: its step, its network,
 /// what others sent it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -177,6 +121,27 @@ impl Queueing {
     pub fn observe(&mut self, ttft_ms: u64, computing_ms: f64) {
         let beyond = clamp(to_f64(ttft_ms) - computing_ms, &(0.0..=QUEUEING_MAX_MS));
         smooth(&mut self.ms, beyond, QUEUEING_ALPHA);
+    }
+}
+
+/// The work that decisions usually found ahead at an endpoint.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UsualBacklog {
+    tokens: f64,
+}
+
+const BACKLOG_ALPHA: f64 = 0.02;
+
+impl UsualBacklog {
+    /// Uncached tokens ahead.
+    #[must_use]
+    pub fn tokens(self) -> f64 {
+        self.tokens
+    }
+
+    /// A decision found so many tokens ahead.
+    pub fn observe(&mut self, tokens: f64) {
+        smooth(&mut self.tokens, tokens, BACKLOG_ALPHA);
     }
 }
 
@@ -291,36 +256,6 @@ mod tests {
         assert_eq!(rate.tokens_per_ms(), None);
         rate.observe(10_000, 1000);
         assert_eq!(rate.tokens_per_ms(), Some(10.0));
-    }
-
-    #[test]
-    fn homes_are_followed_until_they_are_hardly_ever_right() {
-        let mut home = HomeRight::default();
-        assert_eq!(home.worth(), 1.0);
-        for turn in 0..500 {
-            home.observe(turn % 5 == 0);
-        }
-        assert_eq!(home.worth(), 1.0, "caches forget");
-        for _ in 0..500 {
-            home.observe(false);
-        }
-        assert!(home.worth() < 0.01);
-    }
-
-    #[test]
-    fn requests_of_others_are_what_ours_do_not_explain() {
-        let mut unseen = Unseen::default();
-        assert_eq!(unseen.share(), 1.0, "nobody tells");
-        unseen.observe(0.0, 0.0);
-        assert_eq!(unseen.share(), 0.0);
-        for _ in 0..1000 {
-            unseen.observe(8.0, 2.0);
-        }
-        assert!((unseen.share() - 0.75).abs() < 1e-3);
-        for _ in 0..1000 {
-            unseen.observe(8.0, 9.0);
-        }
-        assert_eq!(unseen.share(), 0.0, "told late, not negative");
     }
 
     #[test]

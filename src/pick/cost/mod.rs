@@ -1,7 +1,7 @@
 //! The cost of an endpoint: the work before this request's first token, in uncached prompt tokens.
 //!
 //! ```text
-//! cost = (backlog + miss x (1 + scarcity)) x pace + wait + decode + kv + adapter + failure
+//! cost = (backlog + miss x (1 + scarcity)) x pace + stay + wait + decode + kv + adapter + failure
 //! ```
 //!
 //! - backlog: uncached tokens ahead of us. Our own are counted exactly; others' are what the engine is
@@ -10,6 +10,9 @@
 //! - scarcity: while every endpoint has requests waiting, a token computed twice delays all behind
 //!   it, so following a cache is worth more than this request's own gain. Greedy choices without
 //!   it copy hot prefixes until the pool is overloaded; with one endpoint idle it is nearly 0.
+//! - stay: a conversation's later turns go where its first one went, and wait there as requests usually
+//!   do. Of a first turn's match only what exceeds that is worth following; so shared prefixes are
+//!   copied to where there is room, before queues say so.
 //! - pace: how slow the endpoint's prefill is, against the mean.
 //! - the rest is small, monotone, and decides only where work does not.
 //!
@@ -18,9 +21,14 @@
 //! Whoever counts the tokens that wait spreads a burst, whoever counts requests or normalises one
 //! snapshot sends it to one place.
 
+mod terms;
+
 use core::time::Duration;
 
-use super::{Adapter, Ask, Branch, Candidate, Entry, Ranked, rendezvous, sane};
+use super::{Adapter, Ask, Branch, Candidate, Entry, Ranked, larger, rendezvous, sane, smaller};
+pub(super) use terms::Terms;
+use terms::{Mean, blend, known};
+
 use crate::config::PickOptions;
 
 /// What a request waiting for its first token costs beyond its tokens: scheduling, one decode step.
@@ -43,6 +51,8 @@ const PACE_LIMIT: f64 = 4.0;
 const SCARCITY: f64 = 0.6;
 /// Scarcity beyond which nothing changes any more.
 const SCARCITY_LIMIT: f64 = 6.0;
+/// What a wait of a later turn counts, against one now: it delays all turns behind it as well.
+const STAY: f64 = 2.0;
 /// Below this many requests an endpoint counts as idle in the harmonic mean.
 const IDLE_REQUESTS: f64 = 0.3;
 /// Share of requests by others up to which they are none: engines' words lag behind our counts.
@@ -63,15 +73,15 @@ pub(super) fn choose(
     options: &PickOptions,
     ranked: &mut Ranked,
 ) -> Option<(usize, Branch)> {
-    let pool = Pool::of(ask, candidates, options);
+    let Ranked { terms, scores, .. } = ranked;
+    let pool = Pool::of(ask, candidates, options, terms);
     ranked.home = Some(pool.home);
-    ranked.told = (pool.running.weight > 0.0).then_some((pool.requests, pool.requests_own));
-    let scores = &mut ranked.scores;
+    ranked.told = pool.told;
     let mut total = 0.0;
     let mut count = 0.0;
     let mut failures = false;
-    for (at, candidate) in candidates.iter().enumerate() {
-        let entry = pool.entry(ask, candidate, at == pool.home);
+    for (at, (candidate, terms)) in candidates.iter().zip(terms.iter()).enumerate() {
+        let entry = pool.entry(candidate, terms, at == pool.home);
         if entry.cost < WORST {
             total += entry.cost;
             count += 1.0;
@@ -85,33 +95,35 @@ pub(super) fn choose(
             entry.cost += sane(candidate.signals.failure, 1.0).min(1.0) * failed;
         }
     }
-    let predicted = scores.iter().any(|entry| entry.ttft_ms.is_some());
-    if let Some(aim) = options.slo_ttft.filter(|_| predicted) {
-        // Where nobody is in time, no tie may make it later still.
-        return match most_cached_in_time(scores, aim) {
-            Some(at) => Some((at, Branch::Slo)),
-            None => pool.winner(ask, candidates, scores, Reach::default()),
-        };
-    }
-    let reach = pool.reach(ask, options, scores);
-    pool.winner(ask, candidates, scores, reach)
+    let best = cheapest(scores);
+    let predicted = || scores.iter().any(|entry| entry.ttft_ms.is_some());
+    let reach = match options.slo_ttft.filter(|_| predicted()) {
+        None => pool.reach(ask, options, best),
+        Some(aim) => match most_cached_in_time(scores, aim) {
+            Some(at) => return Some((at, Branch::Slo)),
+            // Where nobody is in time, no tie may make it later still.
+            None => Reach::default(),
+        },
+    };
+    pool.winner(ask, candidates, scores, best, reach)
 }
 
 /// What the candidates have in common.
 struct Pool {
-    waiting: Mean,
-    running: Mean,
-    kv_use: Mean,
-    pace: Mean,
-    cold: Mean,
-    idleness: Mean,
+    waiting: f64,
+    running: f64,
+    kv_use: f64,
+    /// Milliseconds a token, where learned.
+    pace: f64,
+    cold: f64,
+    /// Tokens of the whole prompt.
+    prompt_tokens: f64,
     /// Uncached tokens of a usual request.
     miss_tokens: f64,
     /// What a computed token costs those behind it.
     scarcity: f64,
     /// Requests that engines told of, and of them ours.
-    requests: f64,
-    requests_own: f64,
+    told: Option<(f64, f64)>,
     /// How sure it is that others send requests, 0 to 1.
     unseen: f64,
     /// Longest match.
@@ -119,59 +131,76 @@ struct Pool {
     min_match_tokens: f64,
     /// The home's index.
     home: usize,
+    /// Waits that a first turn chooses for those after it.
+    waits_to_come: f64,
     /// What the home is credited with while nobody is known to hold more.
     credit_tokens: f64,
 }
 
 impl Pool {
-    fn of(ask: &Ask, candidates: &[Candidate], options: &PickOptions) -> Self {
+    fn of(
+        ask: &Ask,
+        candidates: &[Candidate],
+        options: &PickOptions,
+        terms: &mut Vec<Terms>,
+    ) -> Self {
         let mut pool = Self {
-            waiting: Mean::default(),
-            running: Mean::default(),
-            kv_use: Mean::default(),
-            pace: Mean::default(),
-            cold: Mean::default(),
-            idleness: Mean::default(),
+            waiting: 0.0,
+            running: 0.0,
+            kv_use: 0.0,
+            pace: 0.0,
+            cold: 0.0,
+            prompt_tokens: sane(ask.prompt_tokens, 0.0),
             miss_tokens: sane(ask.mean_miss_tokens, 0.0),
             matched_tokens: 0.0,
             scarcity: 0.0,
-            requests: 0.0,
-            requests_own: 0.0,
-            unseen: ((ask.unseen - UNSEEN_NONE) / (UNSEEN_SURE - UNSEEN_NONE)).clamp(0.0, 1.0),
+            told: None,
+            unseen: ((sane(ask.unseen, 0.0) - UNSEEN_NONE) / (UNSEEN_SURE - UNSEEN_NONE))
+                .clamp(0.0, 1.0),
             min_match_tokens: f64::from(options.min_match_tokens),
             home: 0,
+            waits_to_come: if ask.later_turn {
+                0.0
+            } else {
+                STAY * sane(ask.turns_to_come, 0.0)
+            },
             credit_tokens: 0.0,
         };
+        let [mut waiting, mut running, mut kv_use, mut pace] = [Mean::default(); 4];
+        let [mut cold, mut idleness] = [Mean::default(); 2];
         let mut highest = None;
-        let (mut prefill, mut awaiting) = (0.0, 0.0);
+        let (mut prefill, mut awaiting, mut all, mut ours) = (0.0, 0.0, 0.0, 0.0);
+        terms.clear();
         for (at, candidate) in candidates.iter().enumerate() {
             let signals = &candidate.signals;
-            let weight = sane(signals.freshness, 0.0).min(1.0);
-            if let Some(waiting) = others(signals.waiting, signals.waiting_own) {
-                pool.waiting.add(waiting, weight);
-            }
-            if let Some(running) = known(signals.running) {
-                pool.running.add(running, weight);
-                let waiting = known(signals.waiting).unwrap_or(0.0);
-                pool.requests += weight * (running + waiting);
-                pool.requests_own += weight * f64::from(signals.inflight_own);
-            }
-            if let Some(kv_use) = known(signals.kv_use) {
-                pool.kv_use.add(kv_use.min(1.0), weight);
-            }
-            if let Some(rate) = signals.prefill_tokens_per_ms.filter(|rate| *rate > 0.0) {
-                pool.pace.add(sane(1.0 / rate, 0.0), 1.0);
-            }
-            pool.cold.add(sane(signals.cold_recent, 0.0), 1.0);
+            let term = Terms::of(ask, candidate, pool.min_match_tokens);
+            terms.push(term);
+            let weight = term.fresh;
             let mut queue = f64::from(signals.awaiting_first) + IDLE_REQUESTS;
-            queue += weight * others(signals.waiting, signals.waiting_own).unwrap_or(0.0);
-            if ask.mean_miss_tokens > 0.0 {
-                queue += (sane(signals.unseen_tokens, 0.0) / ask.mean_miss_tokens).min(1.0);
+            if !term.waiting.is_nan() {
+                waiting.add(term.waiting, weight);
+                queue += weight * term.waiting;
             }
-            pool.idleness.add(1.0 / queue, 1.0);
+            if !term.running.is_nan() {
+                running.add(term.running, weight);
+                let waiting = known(signals.waiting).unwrap_or(0.0);
+                all += weight * (term.running + waiting);
+                ours += weight * f64::from(signals.inflight_own);
+            }
+            if !term.kv_use.is_nan() {
+                kv_use.add(term.kv_use, weight);
+            }
+            if !term.ms_per_token.is_nan() {
+                pace.add(term.ms_per_token, 1.0);
+            }
+            cold.add(sane(signals.cold_recent, 0.0), 1.0);
+            if ask.mean_miss_tokens > 0.0 {
+                queue += smaller(term.unseen_tokens / ask.mean_miss_tokens, 1.0);
+            }
+            idleness.add(1.0 / queue, 1.0);
             prefill += sane(signals.prefill_tokens, 0.0);
             awaiting += f64::from(signals.awaiting_first);
-            pool.matched_tokens = pool.matched_tokens.max(pool.matched(ask, candidate));
+            pool.matched_tokens = larger(pool.matched_tokens, term.matched_tokens);
             let rank = rank(ask, candidate);
             if highest.is_none_or(|highest| rank > highest) {
                 highest = Some(rank);
@@ -179,18 +208,22 @@ impl Pool {
             }
         }
         // The harmonic mean: one idle endpoint is enough for capacity not to be scarce.
-        let queue = 1.0 / pool.idleness.mean() - IDLE_REQUESTS;
+        let queue = 1.0 / idleness.mean() - IDLE_REQUESTS;
         pool.scarcity = (SCARCITY * sane(queue, 0.0)).min(SCARCITY_LIMIT);
         if pool.miss_tokens == 0.0 {
             pool.miss_tokens = if awaiting > 0.0 {
                 prefill / awaiting
             } else {
-                sane(ask.prompt_tokens, 0.0)
+                pool.prompt_tokens
             };
         }
+        (pool.waiting, pool.running) = (waiting.mean(), running.mean());
+        (pool.kv_use, pool.pace, pool.cold) = (kv_use.mean(), pace.mean(), cold.mean());
+        pool.told = running.is_known().then_some((all, ours));
         if ask.later_turn {
             // What this gateway sent itself the index knows the place of; the prior is for the rest.
-            let theirs = (ask.unseen / UNSEEN_SURE).clamp(0.0, 1.0) * sane(ask.home_worth, 0.0);
+            let theirs =
+                smaller(sane(ask.unseen, 0.0) / UNSEEN_SURE, 1.0) * sane(ask.home_worth, 0.0);
             let credit = options.prior * theirs * sane(ask.head_tokens, 0.0);
             if credit > pool.matched_tokens {
                 pool.credit_tokens = credit.min(sane(ask.prompt_tokens, 0.0));
@@ -199,63 +232,48 @@ impl Pool {
         pool
     }
 
-    /// What of the prompt the candidate holds, where that is worth following.
-    fn matched(&self, ask: &Ask, candidate: &Candidate) -> f64 {
-        let matched = sane(candidate.matched_tokens, 0.0).min(ask.prompt_tokens);
-        if matched >= self.min_match_tokens {
-            matched
-        } else {
-            0.0
-        }
-    }
-
-    fn entry(&self, ask: &Ask, candidate: &Candidate, is_home: bool) -> Entry {
+    #[inline(always)]
+    fn entry(&self, candidate: &Candidate, terms: &Terms, is_home: bool) -> Entry {
         let signals = &candidate.signals;
-        let fresh = sane(signals.freshness, 0.0).min(1.0);
-        let mut matched = self.matched(ask, candidate);
+        let fresh = terms.fresh;
+        let mut matched = terms.matched_tokens;
         if is_home {
-            matched = matched.max(self.credit_tokens);
+            matched = larger(matched, self.credit_tokens);
         }
-        let outer = sane(signals.outer_hit_share, 0.0).min(1.0);
-        let miss = (sane(ask.prompt_tokens, 0.0) - matched).max(0.0) * (1.0 - OUTER_SAVES * outer);
-        let waiting = self
-            .waiting
-            .blend(others(signals.waiting, signals.waiting_own), fresh);
-        let unseen = sane(signals.unseen_tokens, 0.0) + waiting * self.miss_tokens;
+        let outer = smaller(sane(signals.outer_hit_share, 0.0), 1.0);
+        let miss = larger(self.prompt_tokens - matched, 0.0) * (1.0 - OUTER_SAVES * outer);
+        let waiting = blend(self.waiting, terms.waiting, fresh);
+        let unseen = terms.unseen_tokens + waiting * self.miss_tokens;
         let backlog = sane(signals.prefill_tokens, WORST) + unseen;
         let own = backlog + miss;
         let shared = own + miss * self.scarcity;
         let wait = f64::from(signals.awaiting_first) * REQUEST_TOKENS;
         let own_streams = f64::from(signals.streams);
-        let streams = self
-            .running
-            .blend(known(signals.running), fresh)
-            .max(own_streams);
-        let kv_use = self
-            .kv_use
-            .blend(known(signals.kv_use).map(|x| x.min(1.0)), fresh);
-        let kv = ((kv_use - KV_TIGHT) / (1.0 - KV_TIGHT)).max(0.0) * KV_FULL_TOKENS;
-        let small = wait + streams * STREAM_TOKENS + kv + adapter_tokens(signals.adapter);
-        let ms_per_token = signals
-            .prefill_tokens_per_ms
-            .filter(|rate| *rate > 0.0)
-            .map(|rate| sane(1.0 / rate, 0.0));
-        let pace = match (ms_per_token, self.pace.mean()) {
-            (Some(ms), mean) if mean > 0.0 => (ms / mean).clamp(1.0 / PACE_LIMIT, PACE_LIMIT),
-            _ => 1.0,
+        let streams = larger(blend(self.running, terms.running, fresh), own_streams);
+        let kv_use = blend(self.kv_use, terms.kv_use, fresh);
+        let kv = larger((kv_use - KV_TIGHT) / (1.0 - KV_TIGHT), 0.0) * KV_FULL_TOKENS;
+        let waits = self.waits_to_come * sane(signals.usual_backlog_tokens, 0.0);
+        let stay = smaller(waits, matched);
+        let small = stay + wait + streams * STREAM_TOKENS + kv + adapter_tokens(signals.adapter);
+        let ms = terms.ms_per_token;
+        let is_learned = !ms.is_nan();
+        let pace = if is_learned && self.pace > 0.0 {
+            (ms / self.pace).clamp(1.0 / PACE_LIMIT, PACE_LIMIT)
+        } else {
+            1.0
         };
         Entry {
             slot: candidate.slot,
-            cost: sane(shared * pace + small, WORST).min(WORST),
+            cost: smaller(sane(shared * pace + small, WORST), WORST),
             matched_tokens: matched,
-            ttft_ms: ms_per_token.map(|ms| own * ms + sane(signals.queue_ms, 0.0)),
+            ttft_ms: is_learned.then(|| own * ms + sane(signals.queue_ms, 0.0)),
         }
     }
 
     /// What counts as a near tie.
-    fn reach(&self, ask: &Ask, options: &PickOptions, scores: &[Entry]) -> Reach {
+    fn reach(&self, ask: &Ask, options: &PickOptions, best: f64) -> Reach {
         let ratio = options.tie_ratio + UNSEEN_TIE_RATIO * self.unseen;
-        let near = (cheapest(scores) * ratio).max(f64::from(options.tie_tokens));
+        let near = (best * ratio).max(f64::from(options.tie_tokens));
         // A match that is known outweighs a home that is guessed: an engine's snapshot may still show our own
         // finished requests, which then look like another gateway's.
         let unseen = if self.credit_tokens > self.matched_tokens || self.is_cold(ask) {
@@ -278,11 +296,11 @@ impl Pool {
         ask: &Ask,
         candidates: &[Candidate],
         scores: &[Entry],
+        best: f64,
         reach: Reach,
     ) -> Option<(usize, Branch)> {
-        let best = cheapest(scores);
         let full = if self.is_cold(ask) {
-            self.cold.mean() * 1.5 + 1.0
+            self.cold * 1.5 + 1.0
         } else {
             f64::INFINITY
         };
@@ -326,7 +344,7 @@ fn cheapest(scores: &[Entry]) -> f64 {
     scores
         .iter()
         .map(|entry| entry.cost)
-        .fold(f64::INFINITY, f64::min)
+        .fold(f64::INFINITY, smaller)
 }
 
 /// Among those predicted to meet the aim, the most cached, then the cheapest.
@@ -366,42 +384,4 @@ fn rank(ask: &Ask, candidate: &Candidate) -> (u64, u64) {
         rendezvous::weight(ask.conversation, candidate.name_hash),
         candidate.name_hash,
     )
-}
-
-fn known(x: Option<f64>) -> Option<f64> {
-    x.filter(|x| *x >= 0.0 && *x < f64::INFINITY)
-}
-
-/// Waiting requests that are not ours.
-fn others(waiting: Option<f64>, own: u32) -> Option<f64> {
-    known(waiting).map(|waiting| (waiting - f64::from(own)).max(0.0))
-}
-
-/// A weighted mean, built up value by value.
-#[derive(Default)]
-struct Mean {
-    sum: f64,
-    weight: f64,
-}
-
-impl Mean {
-    fn add(&mut self, x: f64, weight: f64) {
-        self.sum += x * weight;
-        self.weight += weight;
-    }
-
-    /// The mean; 0 without values.
-    fn mean(&self) -> f64 {
-        if self.weight > 0.0 {
-            self.sum / self.weight
-        } else {
-            0.0
-        }
-    }
-
-    /// `x` as far as it is fresh, the mean for the rest.
-    fn blend(&self, x: Option<f64>, fresh: f64) -> f64 {
-        let mean = self.mean();
-        x.map_or(mean, |x| mean + (x - mean) * fresh)
-    }
 }
