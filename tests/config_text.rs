@@ -33,6 +33,18 @@ fn with(path: &str, value: Value) -> String {
         entry.entry("prefix").or_insert(json!("a"));
         entry.entry("class").or_insert(json!("b"));
     }
+    if let Some(split) = value
+        .pointer_mut("/disaggregation")
+        .and_then(Value::as_object_mut)
+    {
+        split.entry("prefill").or_insert(json!(["10.0.0.1:8000"]));
+    }
+    if let Some(profiles) = value
+        .pointer_mut("/profiles")
+        .and_then(Value::as_object_mut)
+    {
+        profiles.entry("allow").or_insert(json!(["cost"]));
+    }
     if let Some(metrics) = value.pointer_mut("/metrics").and_then(Value::as_object_mut) {
         // Each alone would contradict the other's default at the far end of its range.
         if metrics.contains_key("refreshMs") {

@@ -29,6 +29,8 @@ pub struct Endpoint {
     pub name_hash: u64,
     /// The gateway's word on its health.
     pub health: Health,
+    /// What it does of a request.
+    pub role: Role,
     /// The engine's last words.
     pub load: Load,
     /// When [`Self::load`] was new.
@@ -60,6 +62,15 @@ pub struct Endpoint {
     /// Learned share of a local miss that an outer KV tier answers, 0..=1.
     pub outer_hit_share: f64,
     listing: u32,
+}
+
+/// What an endpoint does of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Role {
+    /// It answers.
+    pub decodes: bool,
+    /// It computes prompts for others.
+    pub prefills: bool,
 }
 
 /// This gateway's share of what an engine tells.
@@ -110,6 +121,10 @@ impl Endpoint {
             address: address.into(),
             name_hash: xxh3_64(address.as_bytes()),
             health: Health::Healthy,
+            role: Role {
+                decodes: true,
+                prefills: false,
+            },
             load: Load::default(),
             load_at: None,
             last_text: LastText::default(),

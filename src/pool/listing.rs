@@ -76,7 +76,7 @@ impl Pool {
                 continue;
             };
             if is_new {
-                self.fit(slot, config);
+                self.welcome(slot, config);
             }
             let figures = match (entry.said, self.table.get_mut(slot)) {
                 (Some(said), Some(endpoint)) => said.figures(endpoint, telemetry, now),
@@ -111,9 +111,18 @@ impl Pool {
             };
             self.named.push(slot);
             if is_new {
-                self.fit(slot, config);
+                self.welcome(slot, config);
             }
         }
+    }
+
+    /// A new endpoint: what it is for, how much it may hold.
+    fn welcome(&mut self, slot: Slot, config: &Config) {
+        if let (Some(options), Some(endpoint)) = (&config.disaggregation, self.table.get_mut(slot))
+        {
+            endpoint.role = options.role(&endpoint.address);
+        }
+        self.fit(slot, config);
     }
 
     /// When the engine's words that count for an address were new.

@@ -35,6 +35,8 @@ pub struct RequestOutcome {
     pub hangs: bool,
     /// Status of a local reply.
     pub local_reply: Option<u32>,
+    /// What the access log was told.
+    pub access_log: Option<String>,
     /// Request headers at the upstream.
     pub upstream_headers: BTreeMap<String, String>,
     /// Response headers at the client.
@@ -372,12 +374,13 @@ impl<'a> Player<'a> {
             return Ok(());
         };
         let hangs = vm.hangs(open.stream);
+        let logged = access_log(vm, open.stream);
         let seen = vm.close(open.stream)?;
-        self.note(open, &seen, hangs);
+        self.note(open, &seen, hangs, logged);
         Ok(())
     }
 
-    fn note(&mut self, open: &Open<'a>, seen: &Seen, hangs: bool) {
+    fn note(&mut self, open: &Open<'a>, seen: &Seen, hangs: bool, access_log: Option<String>) {
         let text = |map: &Option<HeaderMap>| {
             let pairs = map.iter().flatten();
             pairs
@@ -395,6 +398,7 @@ impl<'a> Player<'a> {
                 sent.starts_with(body)
             },
             hangs,
+            access_log,
             local_reply: seen.local_reply.as_ref().map(|reply| reply.status),
             upstream_headers: text(&seen.upstream.headers),
             downstream_headers: text(&seen.downstream.headers),
@@ -406,12 +410,13 @@ impl<'a> Player<'a> {
 
     fn note_open(&mut self, streams: BTreeMap<String, Open<'a>>) {
         for open in streams.into_values() {
-            let Some(vm) = self.vms.get(open.worker) else {
+            let Some(vm) = self.vms.get_mut(open.worker) else {
                 continue;
             };
             let hangs = vm.hangs(open.stream);
+            let logged = access_log(vm, open.stream);
             if let Some(seen) = vm.seen(open.stream).cloned() {
-                self.note(&open, &seen, hangs);
+                self.note(&open, &seen, hangs, logged);
             }
         }
     }
@@ -434,6 +439,18 @@ impl<'a> Player<'a> {
         self.outcome.metrics = self.gateway.metrics();
         self.outcome
     }
+}
+
+/// The property that access logs read.
+fn access_log(vm: &mut Vm, stream: StreamId) -> Option<String> {
+    let mut logged = None;
+    vm.update_spec(stream, |spec| {
+        logged = spec
+            .properties
+            .get("warmroute_decision")
+            .map(|value| lossy(value));
+    });
+    logged
 }
 
 /// The endpoint that is tried first; the others are for retries.
