@@ -62,8 +62,8 @@ impl Disaggregation {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct OverloadText {
-    /// `shed`: while every endpoint that can be picked is past a limit, by figures younger than a third of `metrics.staleAfterMs`, requests of negative priority are answered 429; where none can be picked, all are answered 503. `off`: the plugin never answers itself.
-    #[cfg_attr(feature = "schema", schemars(extend("default" = "off")))]
+    /// `shed`: while every endpoint that can be picked is past a limit, by figures younger than a third of `metrics.staleAfterMs`, requests of negative priority are answered 429; where none can be picked, all are answered 503. `none`: the plugin never answers itself.
+    #[cfg_attr(feature = "schema", schemars(extend("default" = "none")))]
     pub mode: Given<Word<OverloadModeText>>,
     /// Requests waiting in an engine; with more it is past its limit.
     #[cfg_attr(feature = "schema", schemars(extend("default" = 5)))]
@@ -82,7 +82,7 @@ pub struct OverloadText {
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs)]
 pub enum OverloadModeText {
-    Off,
+    None,
     Shed,
 }
 
