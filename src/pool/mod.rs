@@ -108,7 +108,7 @@ impl Pool {
         self.index.matches(&blocks, now, &mut self.depths);
         self.gather(question, |role| role.decodes, per_token, config, now);
         if self.candidates.is_empty() {
-            return Err(Fallback::NoneEligible.into());
+            return Err(self.why_nobody().into());
         }
         if let Some(limits) = question.limits
             && self
@@ -147,6 +147,16 @@ impl Pool {
             telemetry.observe(Histogram::SnapshotAgeMs, now.since(at));
         }
         Ok(sent)
+    }
+
+    /// Endpoints that nobody looked at yet are as good as unknown: that is no reason to say no.
+    fn why_nobody(&self) -> Fallback {
+        let is_pending = |(_, endpoint): (Slot, &Endpoint)| endpoint.health == Health::Pending;
+        if self.table.iter().any(is_pending) {
+            Fallback::NoEndpoints
+        } else {
+            Fallback::NoneEligible
+        }
     }
 
     fn learn_miss(&mut self, miss: f64) {
@@ -200,7 +210,7 @@ impl Pool {
         let stale_after_ms = millis(config.metrics.stale_after);
         for (slot, endpoint) in self.table.iter() {
             let standing = Standing {
-                healthy: endpoint.health != Health::Unhealthy,
+                healthy: endpoint.health.is_up(),
                 draining: endpoint.health == Health::Draining,
                 in_subset: question
                     .subset
