@@ -124,7 +124,7 @@ impl Discovery {
     /// check: until they are seen up again nothing is steered there.
     fn listing_period_ms(&self) -> u64 {
         let refresh_ms = millis(self.metrics.refresh);
-        let is_down = |watched: &Watched| watched.row.health.is_some_and(|health| !health.is_up());
+        let is_down = |watched: &Watched| watched.row.health == Some(Health::Unhealthy);
         let hopeless =
             |cluster: &Cluster| !cluster.watched.is_empty() && cluster.watched.iter().all(is_down);
         if self.clusters.iter().any(hopeless) {

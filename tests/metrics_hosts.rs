@@ -192,7 +192,7 @@ fn envoys_admin_answer() {
             host("[::1]:18103", Health::Unhealthy),
             host("10.0.0.4:8000", Health::Draining),
             host("10.0.0.5:8000", Health::Degraded),
-            host("10.0.0.6:8000", Health::Pending),
+            host("10.0.0.6:8000", Health::Unhealthy),
         ]
     );
 }

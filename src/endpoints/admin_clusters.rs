@@ -101,13 +101,12 @@ impl HealthStatus<'_> {
         let eds = self.eds_health_status.as_ref();
         let unhealthy = self.failed_active_health_check
             || self.failed_outlier_check
+            || self.pending_active_hc
             || self.excluded_via_immediate_hc_fail
             || self.active_hc_timeout
             || matches!(eds, "UNHEALTHY" | "TIMEOUT");
         if unhealthy {
             Health::Unhealthy
-        } else if self.pending_active_hc {
-            Health::Pending
         } else if self.pending_dynamic_removal || eds == "DRAINING" {
             Health::Draining
         } else if self.failed_active_degraded_check || eds == "DEGRADED" {

@@ -53,25 +53,16 @@ pub enum Health {
     Unhealthy = 3,
     /// Finishes what it has and must get no new requests.
     Draining = 4,
-    /// Not checked yet: must get no requests so far.
-    Pending = 5,
 }
 
 impl Health {
     /// All states.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 4] = [
         Self::Healthy,
         Self::Degraded,
         Self::Unhealthy,
         Self::Draining,
-        Self::Pending,
     ];
-
-    /// Whether it may get requests, but for draining.
-    #[must_use]
-    pub fn is_up(self) -> bool {
-        !matches!(self, Self::Unhealthy | Self::Pending)
-    }
 }
 
 /// LoRA adapters of an engine, each by [`adapter_hash`].

@@ -92,6 +92,9 @@ impl Pool {
         let index = &mut self.index;
         self.table.end_listing(|slot| index.remove(slot));
         self.listed_at = Some(now);
+        if self.known_since.is_none() && !self.table.is_empty() {
+            self.known_since = Some(now);
+        }
     }
 
     /// Takes in the endpoints that a request names; only these are candidates for it. One that no request

@@ -47,6 +47,8 @@ pub struct Pool {
     exchange: Exchange,
     /// When the endpoints were last listed.
     pub listed_at: Option<Millis>,
+    /// When endpoints were first listed.
+    known_since: Option<Millis>,
     /// Endpoints that the present request named, where requests name them.
     named: Vec<Slot>,
     named_at: Option<Millis>,
@@ -66,6 +68,7 @@ impl Pool {
             mean_miss_tokens: 0.0,
             exchange: Exchange::new(config.exchange),
             listed_at: None,
+            known_since: None,
             named: Vec::new(),
             named_at: None,
             depths: Depths::new(),
@@ -108,7 +111,7 @@ impl Pool {
         self.index.matches(&blocks, now, &mut self.depths);
         self.gather(question, |role| role.decodes, per_token, config, now);
         if self.candidates.is_empty() {
-            return Err(self.why_nobody().into());
+            return Err(Fallback::NoneEligible.into());
         }
         if let Some(limits) = question.limits
             && self
@@ -149,14 +152,13 @@ impl Pool {
         Ok(sent)
     }
 
-    /// Endpoints that nobody looked at yet are as good as unknown: that is no reason to say no.
-    fn why_nobody(&self) -> Fallback {
-        let is_pending = |(_, endpoint): (Slot, &Endpoint)| endpoint.health == Health::Pending;
-        if self.table.iter().any(is_pending) {
-            Fallback::NoEndpoints
-        } else {
-            Fallback::NoneEligible
-        }
+    /// Whether the word on its endpoints can be held against a request: while a gateway starts, all of them
+    /// are down until their first health check.
+    #[must_use]
+    pub fn is_settled(&self, now: Millis) -> bool {
+        const SETTLED_MS: u64 = 5_000;
+        self.known_since
+            .is_none_or(|since| now.since(since) >= SETTLED_MS)
     }
 
     fn learn_miss(&mut self, miss: f64) {
@@ -210,7 +212,7 @@ impl Pool {
         let stale_after_ms = millis(config.metrics.stale_after);
         for (slot, endpoint) in self.table.iter() {
             let standing = Standing {
-                healthy: endpoint.health.is_up(),
+                healthy: endpoint.health != Health::Unhealthy,
                 draining: endpoint.health == Health::Draining,
                 in_subset: question
                     .subset

@@ -126,15 +126,19 @@ impl Session {
             return Step::Pass;
         };
         let api = reading.api;
-        let sheds = engine.config.overload.is_some();
         match self.choose(engine, *reading, end, now) {
             Ok(step) => step,
             Err(Unsent::Overloaded) => self.refuse(engine, Refusal::Overloaded, api),
-            Err(Unsent::Left(Fallback::NoneEligible)) if sheds => {
+            Err(Unsent::Left(Fallback::NoneEligible)) if self.may_refuse(engine, now) => {
                 self.refuse(engine, Refusal::NoneEligible, api)
             }
             Err(Unsent::Left(reason)) => self.pass(engine, reason),
         }
+    }
+
+    fn may_refuse(&self, engine: &mut Engine, now: Millis) -> bool {
+        let pool = engine.pool(&self.cluster);
+        pool.is_some_and(|(pool, config, ..)| config.overload.is_some() && pool.is_settled(now))
     }
 
     fn choose(
