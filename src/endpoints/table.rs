@@ -73,6 +73,26 @@ pub struct Role {
     pub prefills: bool,
 }
 
+/// Parts of a request's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The answer.
+    Decode,
+    /// The prompt, where another endpoint answers.
+    Prefill,
+}
+
+impl Role {
+    /// Whether it does this part.
+    #[must_use]
+    pub fn plays(self, part: Part) -> bool {
+        match part {
+            Part::Decode => self.decodes,
+            Part::Prefill => self.prefills,
+        }
+    }
+}
+
 /// This gateway's share of what an engine tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ours {

@@ -23,7 +23,7 @@ use crate::clock::Millis;
 use crate::config::{Config, SessionMode};
 use crate::endpoints::Slot;
 use crate::endpoints::load::{Health, adapter_hash};
-use crate::endpoints::table::{Endpoint, Role, Table};
+use crate::endpoints::table::{Endpoint, Part, Table};
 use crate::exchange::{Exchange, What};
 use crate::fallback::Fallback;
 use crate::learn::BytesPerToken;
@@ -109,7 +109,7 @@ impl Pool {
         let model = xxh3_64(prompt.model.as_bytes());
         let per_token = self.bytes_per_token.of(model);
         self.index.matches(&blocks, now, &mut self.depths);
-        self.gather(question, |role| role.decodes, per_token, config, now);
+        self.gather(question, Part::Decode, per_token, config, now);
         if self.candidates.is_empty() {
             return Err(Fallback::NoneEligible.into());
         }
@@ -202,7 +202,7 @@ impl Pool {
     fn gather(
         &mut self,
         question: &Question<'_>,
-        plays: fn(Role) -> bool,
+        part: Part,
         per_token: f64,
         config: &Config,
         now: Millis,
@@ -221,7 +221,7 @@ impl Pool {
                 serves_model: None,
                 cooling_until: endpoint.cooldown.until(),
             };
-            if plays(endpoint.role) && filter::eligible(&standing, now).is_ok() {
+            if endpoint.role.plays(part) && filter::eligible(&standing, now).is_ok() {
                 self.candidates.push(Candidate {
                     slot,
                     name_hash: endpoint.name_hash,

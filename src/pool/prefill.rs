@@ -12,6 +12,7 @@ use super::{Pool, Question, Sent, Served};
 use crate::clock::Millis;
 use crate::config::Config;
 use crate::endpoints::own::Ending;
+use crate::endpoints::table::Part;
 use crate::pick::{self, Ask, Ranked};
 use crate::prefix::RecordState;
 use crate::telemetry::{Counter, Telemetry};
@@ -30,7 +31,7 @@ impl Pool {
         now: Millis,
     ) {
         let per_token = self.bytes_per_token.of(sent.model);
-        self.gather(question, |role| role.prefills, per_token, config, now);
+        self.gather(question, Part::Prefill, per_token, config, now);
         let ask = Ask {
             sticky: None,
             ..*ask
