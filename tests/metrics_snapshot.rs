@@ -3,6 +3,7 @@
 use warmroute::clock::Millis;
 use warmroute::endpoints::load::{Adapters, Engine, Health, Load};
 use warmroute::endpoints::snapshot::{EndpointSnapshot, SnapshotError, VERSION, decode, encode};
+use warmroute::endpoints::table::Role;
 
 fn random_snapshot(rng: &mut fastrand::Rng) -> EndpointSnapshot {
     fn maybe<T>(rng: &mut fastrand::Rng, make: impl FnOnce(&mut fastrand::Rng) -> T) -> Option<T> {
@@ -12,6 +13,10 @@ fn random_snapshot(rng: &mut fastrand::Rng) -> EndpointSnapshot {
     EndpointSnapshot {
         address: format!("10.0.0.{}:8000", rng.u8(..)),
         health: maybe(rng, |rng| Health::ALL[rng.usize(..4)]),
+        role: maybe(rng, |rng| Role {
+            decodes: rng.bool(),
+            prefills: rng.bool(),
+        }),
         load: Load {
             engine: maybe(rng, |rng| Engine::ALL[rng.usize(..7)]),
             waiting: maybe(rng, |rng| rng.f32() * 100.0),

@@ -5,8 +5,8 @@ use serde::Deserialize;
 
 use super::error::{ConfigError, Refuse};
 use super::text::ProfileText;
-use super::value::{Address, Given, HeaderName, List, Section, Share, Whole, Word};
-use super::{PickOptions, Profile, Weights};
+use super::value::{Given, HeaderName, List, Member, Section, Share, Whole, Word};
+use super::{EndpointSource, PickOptions, Profile, Weights};
 use crate::endpoints::table::Role;
 
 /// When requests are answered 429 or 503 instead of being sent on.
@@ -32,19 +32,18 @@ pub struct ProfileChoice {
 /// Endpoints that compute prompts for others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Disaggregation {
-    /// Addresses of these.
+    /// Addresses or names of these.
     pub prefill: Vec<String>,
-    /// Addresses of those that answer; empty = all that are not in `prefill`.
+    /// Those that answer; empty = all that are not in `prefill`.
     pub decode: Vec<String>,
     /// Shorter uncached parts are computed where the answer is.
     pub min_uncached_tokens: u32,
 }
 
 impl Disaggregation {
-    /// What an endpoint is for.
-    #[must_use]
-    pub fn role(&self, address: &str) -> Role {
-        let is_in = |list: &[String]| list.iter().any(|one| one == address);
+    /// What an endpoint of this name (empty = none) and address is for.
+    pub fn role(&self, name: &str, address: &str) -> Role {
+        let is_in = |list: &[String]| list.iter().any(|one| one == name || one == address);
         let prefills = is_in(&self.prefill);
         Role {
             decodes: if self.decode.is_empty() {
@@ -104,11 +103,11 @@ pub struct ProfilesText {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DisaggregationText {
-    /// Endpoints that compute prompts for others; `x-prefiller-host-port` names one of them to the endpoint that answers.
-    pub prefill: List<Address, 1, 1024>,
+    /// Endpoints that compute prompts for others, by address; with `endpoints.admin` also by the `hostname` that Envoy's admin interface lists: the one in the endpoint's configuration, or the DNS name that it was resolved from. `x-prefiller-host-port` tells the endpoint that answers which of them.
+    pub prefill: List<Member, 1, 1024>,
     /// Endpoints that answer. Not given: all that are not in `prefill`.
     #[serde(default)]
-    pub decode: Given<List<Address, 1, 1024>>,
+    pub decode: Given<List<Member, 1, 1024>>,
     /// Prompts with fewer tokens that the answering endpoint lacks are computed there.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(extend("default" = 1024)))]
@@ -158,19 +157,31 @@ pub(super) fn profiles(
     }))
 }
 
-pub(super) fn disaggregation(text: &Section<DisaggregationText>) -> Option<Disaggregation> {
-    let text = &text.0.as_ref()?.0;
-    let addresses = |list: &List<Address, 1, 1024>| {
-        list.0
-            .iter()
-            .map(|Address(address)| address.clone())
-            .collect()
+pub(super) fn disaggregation(
+    text: &Section<DisaggregationText>,
+    endpoints: &EndpointSource,
+    refuse: Refuse,
+) -> Result<Option<Disaggregation>, ConfigError> {
+    let Some(text) = &text.0 else {
+        return Ok(None);
     };
-    Some(Disaggregation {
-        prefill: addresses(&text.prefill),
-        decode: text.decode.0.as_ref().map(addresses).unwrap_or_default(),
-        min_uncached_tokens: text.min_uncached_tokens.0.map_or(1024, Whole::get_u32),
-    })
+    let members = |list: &List<Member, 1, 1024>| {
+        let members = list.0.iter();
+        members.map(|Member(member)| member.clone()).collect()
+    };
+    let split = Disaggregation {
+        prefill: members(&text.0.prefill),
+        decode: text.0.decode.0.as_ref().map(members).unwrap_or_default(),
+        min_uncached_tokens: text.0.min_uncached_tokens.0.map_or(1024, Whole::get_u32),
+    };
+    let mut all = split.prefill.iter().chain(&split.decode);
+    match all.find(|member| !member.contains(':')) {
+        Some(name) if !matches!(endpoints, EndpointSource::Admin { .. }) => {
+            let reason = "names are known with endpoints.admin only";
+            Err(refuse.key("disaggregation", name.as_str(), reason, "list addresses"))
+        }
+        _ => Ok(Some(split)),
+    }
 }
 
 fn name(given: Given<HeaderName>, default: &str) -> String {

@@ -40,16 +40,17 @@ pub(super) fn config(text: &ConfigText, at: &str) -> Result<Config, ConfigError>
     let limits = text.limits.fields();
     let defaults = Config::default();
     let pick = pick(text, profile, refuse)?;
+    let endpoints = endpoints(text.endpoints.fields(), refuse)?;
     Ok(Config {
         overload: opt_in::overload(text.overload.fields()),
         profiles: opt_in::profiles(&text.profiles, &pick, refuse)?,
-        disaggregation: opt_in::disaggregation(&text.disaggregation),
+        disaggregation: opt_in::disaggregation(&text.disaggregation, &endpoints, refuse)?,
         access_log: text.access_log.0.unwrap_or(defaults.access_log),
         pick,
         prompt: prompt(text, weighted, refuse)?,
         index: index(text, weighted, refuse)?,
         metrics: metrics(&text.metrics.fields(), refuse)?,
-        endpoints: endpoints(text.endpoints.fields(), refuse)?,
+        endpoints,
         session: session(text.session.fields()),
         debug: DebugOptions {
             header: debug.header.0.unwrap_or(false),

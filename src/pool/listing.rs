@@ -7,7 +7,7 @@ use crate::clock::Millis;
 use crate::config::Config;
 use crate::endpoints::Slot;
 use crate::endpoints::load::{Health, Load};
-use crate::endpoints::table::{Endpoint, Reading};
+use crate::endpoints::table::{Endpoint, Reading, Role};
 use crate::number::{to_f64, to_u32};
 use crate::raw_json::RawJsonStr;
 use crate::telemetry::{Counter, Telemetry};
@@ -18,6 +18,8 @@ pub struct Listed<'a, S> {
     pub address: &'a str,
     /// The gateway's word.
     pub health: Health,
+    /// What it does of a request, where that is not told by its address.
+    pub role: Option<Role>,
     /// What its engine said.
     pub said: Option<S>,
 }
@@ -86,6 +88,7 @@ impl Pool {
                 self.read(slot, load, at, config, telemetry);
             }
             if let Some(endpoint) = self.table.get_mut(slot) {
+                endpoint.role = entry.role.unwrap_or(endpoint.role);
                 endpoint.looked_at();
             }
         }
@@ -123,7 +126,7 @@ impl Pool {
     fn welcome(&mut self, slot: Slot, config: &Config) {
         if let (Some(options), Some(endpoint)) = (&config.disaggregation, self.table.get_mut(slot))
         {
-            endpoint.role = options.role(&endpoint.address);
+            endpoint.role = options.role("", &endpoint.address);
         }
         self.fit(slot, config);
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use warmroute_lab::client::{Answer, Call};
 use warmroute_lab::engine_sim::{EngineSim, Faults};
+use warmroute_lab::envoy::plugin_configuration;
 use warmroute_lab::stage::{
     CHAT, Decision, Stage, addresses, arrivals, chat, numbered, served_by, sims, swift, text, until,
 };
@@ -126,6 +127,30 @@ async fn long_unknown_prompts_are_computed_by_a_prefill_endpoint() {
         .until("warmroute_backlog_tokens", |count| count == 0)
         .await
         .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prefill_endpoints_are_known_by_their_host_name() {
+    let sims = sims(3, &swift()).await.unwrap();
+    let all = addresses(&sims);
+    let mut changes = plugin_configuration().unwrap();
+    changes["disaggregation"] = json!({"prefill": ["prefill.svc"], "minUncachedTokens": 0});
+    let stage = Stage::with(1, all.clone(), changes, |bootstrap| {
+        let clusters = bootstrap.pointer_mut("/static_resources/clusters").unwrap();
+        let cluster = clusters.as_array_mut().unwrap();
+        let cluster = cluster.iter_mut().find(|one| one["name"] == "inference");
+        let host = "/load_assignment/endpoints/0/lb_endpoints/2/endpoint";
+        cluster.unwrap().pointer_mut(host).unwrap()["hostname"] = "prefill.svc".into();
+    })
+    .await
+    .unwrap();
+    stage.ready(2).await.unwrap();
+    for seed in 0..4 {
+        let cold = Call::post_json(CHAT, body(seed * 10));
+        let (_, place, by) = arrived(&stage, &sims, cold, PREFILL).await;
+        assert!(place < 2, "{place}");
+        assert_eq!(by.as_ref(), Some(&all[2]));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
