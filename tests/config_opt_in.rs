@@ -1,7 +1,7 @@
 //! What is off until it is configured: what each key turns on.
 
 use warmroute::config::{Config, Plugin, Profile, Weights};
-use warmroute::endpoints::table::Role;
+use warmroute::endpoints::role::Role;
 
 fn parse(text: &str) -> Config {
     let plugin = Plugin::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"));

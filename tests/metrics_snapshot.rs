@@ -2,8 +2,8 @@
 
 use warmroute::clock::Millis;
 use warmroute::endpoints::load::{Adapters, Engine, Health, Load};
+use warmroute::endpoints::role::Role;
 use warmroute::endpoints::snapshot::{EndpointSnapshot, SnapshotError, VERSION, decode, encode};
-use warmroute::endpoints::table::Role;
 
 fn random_snapshot(rng: &mut fastrand::Rng) -> EndpointSnapshot {
     fn maybe<T>(rng: &mut fastrand::Rng, make: impl FnOnce(&mut fastrand::Rng) -> T) -> Option<T> {

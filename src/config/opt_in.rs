@@ -7,7 +7,7 @@ use super::error::{ConfigError, Refuse};
 use super::text::ProfileText;
 use super::value::{Given, HeaderName, List, Member, Section, Share, Whole, Word};
 use super::{EndpointSource, PickOptions, Profile, Weights};
-use crate::endpoints::table::Role;
+use crate::endpoints::role::Role;
 
 /// When requests are answered 429 or 503 instead of being sent on.
 #[derive(Clone, Debug, PartialEq)]

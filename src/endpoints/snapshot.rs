@@ -15,7 +15,7 @@
 use crate::clock::Millis;
 use crate::endpoints::MAX_ENDPOINTS;
 use crate::endpoints::load::{Adapters, Engine, Health, Load, MAX_ADAPTERS};
-use crate::endpoints::table::Role;
+use crate::endpoints::role::Role;
 
 /// Version of the layout.
 pub const VERSION: u8 = 2;

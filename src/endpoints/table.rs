@@ -14,6 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::cooldown::Cooldown;
 use super::load::{Health, Load};
 use super::own::{Ahead, DEFAULT_PREFILL_TOKENS_PER_MS, Own};
+use super::role::Role;
 use super::scan::last_text::LastText;
 use super::{MAX_ENDPOINTS, Slot};
 use crate::clock::Millis;
@@ -62,35 +63,6 @@ pub struct Endpoint {
     /// Learned share of a local miss that an outer KV tier answers, 0..=1.
     pub outer_hit_share: f64,
     listing: u32,
-}
-
-/// What an endpoint does of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Role {
-    /// It answers.
-    pub decodes: bool,
-    /// It computes prompts for others.
-    pub prefills: bool,
-}
-
-/// Parts of a request's work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The answer.
-    Decode,
-    /// The prompt, where another endpoint answers.
-    Prefill,
-}
-
-impl Role {
-    /// Whether it does this part.
-    #[must_use]
-    pub fn plays(self, part: Part) -> bool {
-        match part {
-            Part::Decode => self.decodes,
-            Part::Prefill => self.prefills,
-        }
-    }
 }
 
 /// This gateway's share of what an engine tells.

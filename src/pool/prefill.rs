@@ -12,7 +12,7 @@ use super::{Pool, Question, Sent, Served};
 use crate::clock::Millis;
 use crate::config::Config;
 use crate::endpoints::own::Ending;
-use crate::endpoints::table::Part;
+use crate::endpoints::role::Part;
 use crate::pick::{self, Ask, Ranked};
 use crate::prefix::RecordState;
 use crate::telemetry::{Counter, Telemetry};
