@@ -175,8 +175,9 @@ impl Session {
         telemetry.add(Counter::PromptTokens, whole(sent.prompt_tokens));
         telemetry.add(Counter::PredictedHitTokens, whole(sent.matched_tokens));
         let addresses = pool.ranking();
-        if config.debug.header || config.debug.sample_rate > 0.0 || config.access_log {
-            self.note = Some(note(&sent, &prompt, &addresses, pool));
+        let is_debugged = config.debug.header || config.debug.sample_rate > 0.0;
+        if is_debugged || config.access_log {
+            self.note = Some(note(&sent, &prompt, &addresses, pool, is_debugged));
         }
         let prefill = pool.prefill_address(&sent).map(Into::into);
         self.state = State::Sent(Box::new(sent), None);

@@ -8,8 +8,14 @@ pub(super) fn whole(tokens: f64) -> u64 {
     u64::from(to_u32(tokens))
 }
 
-/// What was decided and why.
-pub(super) fn note(sent: &Sent, prompt: &Prompt, addresses: &str, pool: &Pool) -> String {
+/// What was decided and why; with the best three costs where somebody looks closely.
+pub(super) fn note(
+    sent: &Sent,
+    prompt: &Prompt,
+    addresses: &str,
+    pool: &Pool,
+    with_costs: bool,
+) -> String {
     let endpoint = addresses.split(',').next().unwrap_or_default();
     let mut text = format!(
         "endpoint={endpoint};branch={};blocks={}/{};tokens={}/{}",
@@ -26,6 +32,9 @@ pub(super) fn note(sent: &Sent, prompt: &Prompt, addresses: &str, pool: &Pool) -
     if let Some(cut) = prompt.cut {
         text.push_str(";cut=");
         text.push_str(cut.name());
+    }
+    if !with_costs {
+        return text;
     }
     for (n, (address, cost)) in pool.costs().iter().enumerate() {
         // A weighted sum is at most a few units: it is shown in thousandths.
