@@ -12,7 +12,7 @@
 //! Cost: O(endpoints) a tick; a scrape's text is read once, in one pass.
 
 use crate::clock::Millis;
-use crate::config::{EndpointSource, MetricsOptions};
+use crate::config::{Config, Disaggregation, EndpointSource, MetricsOptions};
 use crate::endpoints::admin_clusters::{self, ClusterHosts};
 use crate::endpoints::load::Health;
 use crate::endpoints::scan;
@@ -75,6 +75,7 @@ struct Cluster {
 pub struct Discovery {
     source: EndpointSource,
     metrics: MetricsOptions,
+    disaggregation: Option<Disaggregation>,
     clusters: Vec<Cluster>,
     listing_asked_at: Option<Millis>,
     listing_done_at: Option<Millis>,
@@ -83,15 +84,16 @@ pub struct Discovery {
 impl Discovery {
     /// A view that knows the clusters which the configuration names.
     #[must_use]
-    pub fn new(source: &EndpointSource, metrics: &MetricsOptions) -> Self {
+    pub fn new(config: &Config) -> Self {
         let mut discovery = Self {
-            source: source.clone(),
-            metrics: metrics.clone(),
+            source: config.endpoints.clone(),
+            metrics: config.metrics.clone(),
+            disaggregation: config.disaggregation.clone(),
             clusters: Vec::new(),
             listing_asked_at: None,
             listing_done_at: None,
         };
-        if let EndpointSource::Admin { of, .. } = source {
+        if let EndpointSource::Admin { of, .. } = &config.endpoints {
             for name in of {
                 discovery.watch(name);
             }
@@ -209,17 +211,22 @@ impl Discovery {
                 continue;
             };
             let mut watched = Vec::with_capacity(hosts.len());
-            for (address, health) in hosts {
+            for host in hosts {
                 let known = cluster
                     .watched
                     .iter()
-                    .position(|known| known.row.address == *address);
+                    .position(|known| known.row.address == host.address);
                 let mut entry = match known {
                     Some(at) => cluster.watched.swap_remove(at),
-                    None => Watched::new(address, *health),
+                    None => Watched::new(&host.address, host.health),
                 };
-                cluster.changed |= known.is_none() || entry.row.health != Some(*health);
-                entry.row.health = Some(*health);
+                let split = self.disaggregation.as_ref();
+                let role = split.map(|split| split.role(&host.name, &host.address));
+                cluster.changed |= known.is_none()
+                    || entry.row.health != Some(host.health)
+                    || entry.row.role != role;
+                entry.row.health = Some(host.health);
+                entry.row.role = role;
                 watched.push(entry);
             }
             // Whoever is left over here is gone from the listing.

@@ -60,6 +60,7 @@ impl Engine {
                 let listed = endpoints.iter().map(|endpoint| Listed {
                     address: &endpoint.address,
                     health: Health::Healthy,
+                    role: None,
                     said: None::<Figures>,
                 });
                 pool.list(listed, &self.config, &mut self.telemetry, Millis(0));
@@ -95,6 +96,7 @@ impl Engine {
             Some(Listed {
                 address,
                 health: info.health.unwrap_or(Health::Healthy),
+                role: None,
                 said: info.metrics,
             })
         });
@@ -115,6 +117,7 @@ impl Engine {
             .map(|row| Listed {
                 address: &row.address,
                 health: row.health.unwrap_or(Health::Healthy),
+                role: row.role,
                 said: (row.read_at != Millis(0) && pool.load_at(&row.address) != Some(row.read_at))
                     .then(|| Figures(row.load.clone(), row.read_at)),
             })

@@ -46,6 +46,7 @@ pub mod exchange;
 pub mod fallback;
 pub mod learn;
 mod number;
+pub mod overload;
 pub mod pick;
 pub mod pool;
 pub mod prefix;

@@ -8,6 +8,7 @@
 //! Cost: an addition an event; a drain O(counters), and only when something changed.
 
 use crate::fallback::Fallback;
+use crate::overload::Refusal;
 use crate::pick::Branch;
 use crate::request::Cut;
 
@@ -20,6 +21,8 @@ pub enum Counter {
     Decision(Branch),
     /// Requests left to the gateway, by reason.
     Fallback(Fallback),
+    /// Requests that the plugin answered itself, by status.
+    Answered(Refusal),
     /// Prompts read in part, by the budget that ended the reading.
     Cut(Cut),
     /// Prompt tokens of steered requests, estimated.
@@ -30,6 +33,10 @@ pub enum Counter {
     DeliveredHitTokens,
     /// Prompt tokens of answers that reported cached tokens.
     ReportedPromptTokens,
+    /// Requests whose prompt another endpoint than the answering one computes.
+    Prefills,
+    /// Requests that named a profile which they may not choose.
+    IgnoredProfiles,
     /// Tentative records withdrawn: failed, or served elsewhere.
     Withdrawn,
     /// Requests served by another endpoint than the picked one.
@@ -57,12 +64,14 @@ pub enum Counter {
 }
 
 /// Counters without a label, in the order of their places.
-const PLAIN: [Counter; 17] = [
+const PLAIN: [Counter; 19] = [
     Counter::Requests,
     Counter::PromptTokens,
     Counter::PredictedHitTokens,
     Counter::DeliveredHitTokens,
     Counter::ReportedPromptTokens,
+    Counter::Prefills,
+    Counter::IgnoredProfiles,
     Counter::Withdrawn,
     Counter::ServedElsewhere,
     Counter::Shortfalls,
@@ -77,7 +86,8 @@ const PLAIN: [Counter; 17] = [
     Counter::HostCallFailures,
 ];
 
-const PLACES: usize = PLAIN.len() + Branch::ALL.len() + Fallback::ALL.len() + Cut::ALL.len();
+const PLACES: usize =
+    PLAIN.len() + Branch::ALL.len() + Fallback::ALL.len() + Cut::ALL.len() + Refusal::ALL.len();
 
 impl Counter {
     /// All counters, in the order of their places.
@@ -85,11 +95,13 @@ impl Counter {
         let decisions = Branch::ALL.into_iter().map(Self::Decision);
         let fallbacks = Fallback::ALL.into_iter().map(Self::Fallback);
         let cuts = Cut::ALL.into_iter().map(Self::Cut);
+        let answers = Refusal::ALL.into_iter().map(Self::Answered);
         PLAIN
             .into_iter()
             .chain(decisions)
             .chain(fallbacks)
             .chain(cuts)
+            .chain(answers)
     }
 
     /// The counter's name as the gateway gets it.
@@ -103,11 +115,16 @@ impl Counter {
                 return format!("warmroute_fallback_total.reason.{}", reason.name());
             }
             Self::Cut(cut) => return format!("warmroute_prompt_cut_total.budget.{}", cut.name()),
+            Self::Answered(refusal) => {
+                return format!("warmroute_answered_total.status.{}", refusal.name());
+            }
             Self::Requests => "warmroute_request_total",
             Self::PromptTokens => "warmroute_prompt_tokens_total",
             Self::PredictedHitTokens => "warmroute_predicted_hit_tokens_total",
             Self::DeliveredHitTokens => "warmroute_delivered_hit_tokens_total",
             Self::ReportedPromptTokens => "warmroute_reported_prompt_tokens_total",
+            Self::Prefills => "warmroute_prefill_total",
+            Self::IgnoredProfiles => "warmroute_ignored_profile_total",
             Self::Withdrawn => "warmroute_withdrawn_total",
             Self::ServedElsewhere => "warmroute_served_elsewhere_total",
             Self::Shortfalls => "warmroute_shortfall_total",
@@ -128,10 +145,12 @@ impl Counter {
         let decisions = PLAIN.len();
         let fallbacks = decisions + Branch::ALL.len();
         let cuts = fallbacks + Fallback::ALL.len();
+        let answers = cuts + Cut::ALL.len();
         match self {
             Self::Decision(branch) => Some(decisions + branch as usize),
             Self::Fallback(reason) => Some(fallbacks + reason as usize),
             Self::Cut(cut) => Some(cuts + cut as usize),
+            Self::Answered(refusal) => Some(answers + refusal as usize),
             plain => PLAIN.iter().position(|counter| *counter == plain),
         }
     }

@@ -74,7 +74,7 @@ fn refusals_say_what_is_written_beside_them() {
 }
 
 /// Refusals that come from several keys together, or from what a pattern says: the schema lets them pass.
-const BEYOND_THE_SCHEMA: [&str; 19] = [
+const BEYOND_THE_SCHEMA: [&str; 22] = [
     "blocks_twice",
     "block_size_twice",
     "capacity_twice",
@@ -85,9 +85,12 @@ const BEYOND_THE_SCHEMA: [&str; 19] = [
     "endpoints_static_twice",
     "header_name_with_space",
     "ignore_class_backwards",
+    "disaggregation_prefill_name",
+    "disaggregation_prefill_port",
     "key_twice",
     "metrics_path_relative",
     "prior_with_weighted_sum",
+    "profiles_allow_empty_name",
     "rule_contradiction",
     "rules_empty",
     "slo_with_weighted_sum",

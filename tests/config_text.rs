@@ -33,6 +33,18 @@ fn with(path: &str, value: Value) -> String {
         entry.entry("prefix").or_insert(json!("a"));
         entry.entry("class").or_insert(json!("b"));
     }
+    if let Some(split) = value
+        .pointer_mut("/disaggregation")
+        .and_then(Value::as_object_mut)
+    {
+        split.entry("prefill").or_insert(json!(["10.0.0.1:8000"]));
+    }
+    if let Some(profiles) = value
+        .pointer_mut("/profiles")
+        .and_then(Value::as_object_mut)
+    {
+        profiles.entry("allow").or_insert(json!(["cost"]));
+    }
     if let Some(metrics) = value.pointer_mut("/metrics").and_then(Value::as_object_mut) {
         // Each alone would contradict the other's default at the far end of its range.
         if metrics.contains_key("refreshMs") {
@@ -113,7 +125,17 @@ fn every_other_number_ends_where_the_schema_says() {
         }
         checked += 1;
     }
-    assert_eq!(checked, 10);
+    assert_eq!(checked, 11);
+}
+
+/// What turns on the section of a key that does nothing without it.
+fn opt_in(path: &str) -> Option<&'static str> {
+    match path.split_once('.')? {
+        ("overload", name) if name != "mode" => Some(r#"{"overload":{"mode":"shed"}}"#),
+        ("profiles", _) => Some(r#"{"profiles":{"allow":["cost"]}}"#),
+        ("disaggregation", _) => Some(r#"{"disaggregation":{"prefill":["10.0.0.1:80"]}}"#),
+        _ => None,
+    }
 }
 
 #[test]
@@ -128,6 +150,11 @@ fn a_default_written_out_changes_nothing() {
                 with(&key.path, default),
                 parse(r#"{"prompt":{"ignore":[{"prefix":"a","class":"b"}]}}"#),
             )
+        } else if let Some(base) = opt_in(&key.path) {
+            let mut written: Value = serde_json::from_str(base).expect("JSON");
+            let (section, name) = key.path.split_once('.').expect("a section");
+            written[section][name] = default;
+            (written.to_string(), parse(base))
         } else {
             let mut written = json!({});
             let mut at = &mut written;

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use warmroute::fallback::Fallback;
+use warmroute::overload::Refusal;
 use warmroute::pick::Branch;
 use warmroute::request::Cut;
 use warmroute::telemetry::{Counter, Gauge, Histogram};
@@ -87,6 +88,11 @@ fn each_label_is_asked_of_the_metric_that_has_it() {
         assert_eq!(
             label("budget"),
             expression.contains("warmroute_prompt_cut_total"),
+            "{expression}"
+        );
+        assert_eq!(
+            label("status"),
+            expression.contains("warmroute_answered_total"),
             "{expression}"
         );
     }
@@ -174,6 +180,7 @@ fn every_labelled_metric_has_its_rule_in_both_files() {
         Counter::Fallback(Fallback::NoBody).name(),
         Counter::Decision(Branch::Prefix).name(),
         Counter::Cut(Cut::ALL[0]).name(),
+        Counter::Answered(Refusal::Overloaded).name(),
     ];
     for name in labelled {
         let [metric, label, _] = *name.split('.').collect::<Vec<_>>() else {
@@ -197,7 +204,7 @@ fn every_labelled_metric_has_its_rule_in_both_files() {
         .count();
     assert_eq!(
         dots,
-        Fallback::ALL.len() + Branch::ALL.len() + Cut::ALL.len(),
+        Fallback::ALL.len() + Branch::ALL.len() + Cut::ALL.len() + Refusal::ALL.len(),
         "a metric with a new label"
     );
 }

@@ -1,6 +1,6 @@
 //! Host lists of the gateways: the byte layout, the JSON of one host, Envoy's admin answer.
 
-use warmroute::endpoints::admin_clusters;
+use warmroute::endpoints::admin_clusters::{self, ListedHost};
 use warmroute::endpoints::gateway_hosts::{HostInfo, Hosts, health_of, host_info};
 use warmroute::endpoints::load::Health;
 use warmroute::endpoints::scan::{scan, scan_escaped};
@@ -183,12 +183,17 @@ fn envoys_admin_answer() {
         .map(|cluster| cluster.name.as_str())
         .collect();
     assert_eq!(names, ["models"]);
-    let host = |address: &str, health| (address.to_owned(), health);
+    let named = |address: &str, health, name: &str| ListedHost {
+        address: address.to_owned(),
+        health,
+        name: name.to_owned(),
+    };
+    let host = |address: &str, health| named(address, health, "");
     assert_eq!(
         clusters[0].hosts,
         [
             host("127.0.0.1:18101", Health::Healthy),
-            host("127.0.0.1:18102", Health::Unhealthy),
+            named("127.0.0.1:18102", Health::Unhealthy, "prefill.svc"),
             host("[::1]:18103", Health::Unhealthy),
             host("10.0.0.4:8000", Health::Draining),
             host("10.0.0.5:8000", Health::Degraded),

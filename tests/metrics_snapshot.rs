@@ -2,6 +2,7 @@
 
 use warmroute::clock::Millis;
 use warmroute::endpoints::load::{Adapters, Engine, Health, Load};
+use warmroute::endpoints::role::Role;
 use warmroute::endpoints::snapshot::{EndpointSnapshot, SnapshotError, VERSION, decode, encode};
 
 fn random_snapshot(rng: &mut fastrand::Rng) -> EndpointSnapshot {
@@ -12,6 +13,10 @@ fn random_snapshot(rng: &mut fastrand::Rng) -> EndpointSnapshot {
     EndpointSnapshot {
         address: format!("10.0.0.{}:8000", rng.u8(..)),
         health: maybe(rng, |rng| Health::ALL[rng.usize(..4)]),
+        role: maybe(rng, |rng| Role {
+            decodes: rng.bool(),
+            prefills: rng.bool(),
+        }),
         load: Load {
             engine: maybe(rng, |rng| Engine::ALL[rng.usize(..7)]),
             waiting: maybe(rng, |rng| rng.f32() * 100.0),

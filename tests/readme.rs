@@ -17,6 +17,7 @@ fn every_metric_is_in_the_readme() {
     let counters = Counter::all().map(|counter| match counter {
         Counter::Decision(_) => "warmroute_decision_total.branch.<branch>".to_owned(),
         Counter::Fallback(_) => "warmroute_fallback_total.reason.<reason>".to_owned(),
+        Counter::Answered(_) => "warmroute_answered_total.status.<status>".to_owned(),
         Counter::Cut(_) => "warmroute_prompt_cut_total.budget.<budget>".to_owned(),
         plain => plain.name(),
     });

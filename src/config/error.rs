@@ -3,6 +3,7 @@
 use core::fmt::Write as _;
 
 use super::place::{Place, place};
+use super::value::Given;
 
 /// Why a configuration was refused. Nothing of a refused configuration takes effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -101,6 +102,40 @@ impl ConfigError {
             reason,
             format!("use {}", expected.replace(", ``", "").replace(" or ``", "")),
         )
+    }
+}
+
+/// Refuses a key of one configuration.
+#[derive(Clone, Copy)]
+pub(super) struct Refuse<'a> {
+    /// What its keys' paths begin with.
+    pub(super) at: &'a str,
+}
+
+impl Refuse<'_> {
+    pub(super) fn key(
+        self,
+        key: &str,
+        value: impl Into<String>,
+        reason: &str,
+        remedy: &str,
+    ) -> ConfigError {
+        ConfigError::new(format!("{}{key}", self.at), value, reason, remedy)
+    }
+
+    /// `key` says again what `other` says.
+    pub(super) fn twice<T>(
+        self,
+        key: &str,
+        given: bool,
+        other: &str,
+        also: &Given<T>,
+    ) -> Result<(), ConfigError> {
+        if given && also.0.is_some() {
+            let reason = format!("says the same as {other}");
+            return Err(self.key(key, "", &reason, "keep one of the two"));
+        }
+        Ok(())
     }
 }
 

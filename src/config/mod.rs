@@ -5,6 +5,7 @@
 //! wrong or unknown.
 
 mod error;
+mod opt_in;
 pub mod pattern;
 mod place;
 mod resolve;
@@ -17,6 +18,7 @@ mod value;
 use core::time::Duration;
 
 pub use error::ConfigError;
+pub use opt_in::{Disaggregation, OverloadOptions, ProfileChoice};
 pub use rules::{ConfigId, MAX_TEXT_BYTES, Plugin, RequestPlace, Rule};
 
 /// One whole configuration: the global part, or one rule.
@@ -36,6 +38,14 @@ pub struct Config {
     pub session: SessionOptions,
     /// What is shown to people.
     pub debug: DebugOptions,
+    /// When to say no; `None` = never.
+    pub overload: Option<OverloadOptions>,
+    /// Profiles that a request may ask for.
+    pub profiles: Option<ProfileChoice>,
+    /// Who computes prompts for others; `None` = nobody.
+    pub disaggregation: Option<Disaggregation>,
+    /// Whether the access log is told what was decided.
+    pub access_log: bool,
     /// Endpoints after the first in the ordered list (0..=8).
     pub fallback_endpoints: u8,
     /// Whether workers of one process share what they know.
@@ -228,6 +238,10 @@ impl Default for Config {
             endpoints: EndpointSource::default(),
             session: SessionOptions::default(),
             debug: DebugOptions::default(),
+            overload: None,
+            profiles: None,
+            disaggregation: None,
+            access_log: false,
             fallback_endpoints: 2,
             exchange: true,
             orca: false,

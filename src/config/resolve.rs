@@ -8,7 +8,8 @@
 
 use core::time::Duration;
 
-use super::error::ConfigError;
+use super::error::{ConfigError, Refuse};
+use super::opt_in;
 use super::text::{
     BlockText, ConfigText, CooldownText, EndpointsText, IndexText, MetricsText, PickerText,
     PrefixText, ProfileText, PromptText, SessionModeText, SessionText, ToolModeText, WeightsText,
@@ -38,12 +39,18 @@ pub(super) fn config(text: &ConfigText, at: &str) -> Result<Config, ConfigError>
     let debug = text.debug.fields();
     let limits = text.limits.fields();
     let defaults = Config::default();
+    let pick = pick(text, profile, refuse)?;
+    let endpoints = endpoints(text.endpoints.fields(), refuse)?;
     Ok(Config {
-        pick: pick(text, profile, refuse)?,
+        overload: opt_in::overload(text.overload.fields()),
+        profiles: opt_in::profiles(&text.profiles, &pick, refuse)?,
+        disaggregation: opt_in::disaggregation(&text.disaggregation, &endpoints, refuse)?,
+        access_log: text.access_log.0.unwrap_or(defaults.access_log),
+        pick,
         prompt: prompt(text, weighted, refuse)?,
         index: index(text, weighted, refuse)?,
         metrics: metrics(&text.metrics.fields(), refuse)?,
-        endpoints: endpoints(text.endpoints.fields(), refuse)?,
+        endpoints,
         session: session(text.session.fields()),
         debug: DebugOptions {
             header: debug.header.0.unwrap_or(false),
@@ -61,33 +68,6 @@ pub(super) fn config(text: &ConfigText, at: &str) -> Result<Config, ConfigError>
             .0
             .map_or(defaults.vm_rebuild_threshold_bytes, Whole::get),
     })
-}
-
-/// Refuses a key of one configuration.
-#[derive(Clone, Copy)]
-struct Refuse<'a> {
-    at: &'a str,
-}
-
-impl Refuse<'_> {
-    fn key(self, key: &str, value: impl Into<String>, reason: &str, remedy: &str) -> ConfigError {
-        ConfigError::new(format!("{}{key}", self.at), value, reason, remedy)
-    }
-
-    /// `key` says again what `other` says.
-    fn twice<T>(
-        self,
-        key: &str,
-        given: bool,
-        other: &str,
-        also: &Given<T>,
-    ) -> Result<(), ConfigError> {
-        if given && also.0.is_some() {
-            let reason = format!("says the same as {other}");
-            return Err(self.key(key, "", &reason, "keep one of the two"));
-        }
-        Ok(())
-    }
 }
 
 fn profile(text: &ConfigText, refuse: Refuse) -> Result<Profile, ConfigError> {

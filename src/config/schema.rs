@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 use super::text::ConfigText;
 use super::value::{
-    Address, Alpha, ClassText, Given, HeaderName, List, Literal, Name, Names, Object, Share,
-    Switch, UrlPath, Weight, Whole, Word,
+    Address, Alpha, ClassText, Given, HeaderName, List, Literal, Member, Name, Names, Object,
+    Share, Switch, UrlPath, Weight, Whole, Word,
 };
 
 /// The schema (draft 2020-12) of what a gateway hands to the plugin.
@@ -333,6 +333,9 @@ inline_schema! {
     });
     [] Address: json_schema!({
         "title": "address", "type": "string", "pattern": "^([0-9.]+|\\[[0-9A-Fa-f:.]+\\]):[0-9]{1,5}$"
+    });
+    [] Member: json_schema!({
+        "title": "address or name", "type": "string", "minLength": 1, "maxLength": 512, "pattern": "^[^\\x00-\\x1f\\x7f]+$"
     });
     [] Name: json_schema!({
         "title": "name", "type": "string", "minLength": 1, "maxLength": 512, "pattern": "^[^\\x00-\\x1f\\x7f]+$"

@@ -5,6 +5,7 @@
 
 use serde::Deserialize;
 
+use super::opt_in::{DisaggregationText, OverloadText, ProfilesText};
 use super::value::{
     Address, Alpha, ClassText, Given, HeaderName, List, Literal, Name, Names, Object, Section,
     Share, Switch, UrlPath, Weight, Whole, Word,
@@ -47,6 +48,15 @@ pub struct ConfigText {
     pub session: Section<SessionText>,
     /// What is shown to people.
     pub debug: Section<DebugText>,
+    /// What to do when all endpoints are full.
+    pub overload: Section<OverloadText>,
+    /// Profiles that a request may ask for. Without it no request may.
+    pub profiles: Section<ProfilesText>,
+    /// Endpoints that compute prompts for others, as llm-d's prefill and decode workers. Without it each endpoint does both.
+    pub disaggregation: Section<DisaggregationText>,
+    /// Gives the access log what was decided: Envoy's `%FILTER_STATE(wasm.warmroute_decision:PLAIN)%`.
+    #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
+    pub access_log: Given<bool>,
     /// Endpoints named after the first one in the ordered list, for the gateway's retries.
     #[cfg_attr(feature = "schema", schemars(extend("default" = 2)))]
     pub fallback_endpoints: Given<Whole<0, 8>>,

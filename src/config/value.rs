@@ -314,6 +314,10 @@ text_value!(
     Address, "ip:port or [ipv6]:port with a port from 1 to 65535", address
 );
 text_value!(
+    /// An endpoint: its address, or a name that the gateway lists it under.
+    Member, "ip:port, [ipv6]:port, or a name without a colon", member
+);
+text_value!(
     /// A name that the gateway gives: cluster, route, service, domain, consumer.
     Name, "a name of 1 to 512 characters without control characters", name
 );
@@ -339,6 +343,14 @@ fn address(text: &str) -> Option<String> {
     let address: SocketAddr = text.parse().ok()?;
     let usable = address.port() != 0 && !address.ip().is_unspecified() && !text.contains('%');
     usable.then(|| address.to_string())
+}
+
+fn member(text: &str) -> Option<String> {
+    if text.contains(':') {
+        address(text)
+    } else {
+        name(text)
+    }
 }
 
 fn name(text: &str) -> Option<String> {

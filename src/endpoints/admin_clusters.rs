@@ -18,8 +18,19 @@ use crate::endpoints::load::Health;
 pub struct ClusterHosts {
     /// Its name.
     pub name: String,
-    /// Address (`ip:port`, `[v6]:port`) and health of its first [`MAX_ENDPOINTS`] endpoints.
-    pub hosts: Vec<(String, Health)>,
+    /// Its first [`MAX_ENDPOINTS`] endpoints.
+    pub hosts: Vec<ListedHost>,
+}
+
+/// One endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedHost {
+    /// `ip:port`, `[v6]:port`.
+    pub address: String,
+    /// Its health.
+    pub health: Health,
+    /// The host name that it was configured with, or resolved from; empty = none.
+    pub name: String,
 }
 
 /// The endpoints of the clusters that `wanted` says yes to.
@@ -39,7 +50,13 @@ pub fn parse(
             hosts: cluster
                 .host_statuses
                 .iter()
-                .filter_map(|host| Some((address(host)?, host.health_status.health())))
+                .filter_map(|host| {
+                    Some(ListedHost {
+                        address: address(host)?,
+                        health: host.health_status.health(),
+                        name: host.hostname.clone().into_owned(),
+                    })
+                })
                 .take(MAX_ENDPOINTS)
                 .collect(),
         })
@@ -66,6 +83,8 @@ struct Host<'a> {
     address: Address<'a>,
     #[serde(default, borrow)]
     health_status: HealthStatus<'a>,
+    #[serde(default, borrow)]
+    hostname: Cow<'a, str>,
 }
 
 /// Pipes and internal addresses have no socket address.

@@ -6,6 +6,7 @@ pub mod dialect;
 pub mod gateway_hosts;
 pub mod load;
 pub mod own;
+pub mod role;
 pub mod scan;
 pub mod snapshot;
 pub mod table;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! version u8 | count u16 | endpoint x count
-//! endpoint: address length u8, address | health u8 | read_at u64 | present u16 | present figures
+//! endpoint: address length u8, address | health u8 | role u8 | read_at u64 | present u16 | present figures
 //! ```
 //! Numbers are little-endian. `present` has one bit a figure, in the order of [`encode`]; adapters are
 //! max u32, two list lengths u8, and eight bytes a name. About 75 bytes an endpoint beside address and
@@ -15,9 +15,10 @@
 use crate::clock::Millis;
 use crate::endpoints::MAX_ENDPOINTS;
 use crate::endpoints::load::{Adapters, Engine, Health, Load, MAX_ADAPTERS};
+use crate::endpoints::role::Role;
 
 /// Version of the layout.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// One endpoint's published state.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,6 +27,8 @@ pub struct EndpointSnapshot {
     pub address: String,
     /// Its health, where known.
     pub health: Option<Health>,
+    /// What it does of a request, where that is told by name.
+    pub role: Option<Role>,
     /// Its engine's figures.
     pub load: Load,
     /// When they were read.
@@ -57,6 +60,9 @@ pub fn encode(endpoints: &[EndpointSnapshot]) -> Vec<u8> {
         out.push(len);
         out.extend_from_slice(endpoint.address.as_bytes());
         out.push(endpoint.health.map_or(0, |health| health as u8));
+        out.push(endpoint.role.map_or(0, |role| {
+            1 | u8::from(role.decodes) << 1 | u8::from(role.prefills) << 2
+        }));
         out.extend_from_slice(&endpoint.read_at.0.to_le_bytes());
         encode_load(&endpoint.load, &mut out);
     }
@@ -159,11 +165,20 @@ fn decode_endpoints(reader: &mut Reader<'_>) -> Option<Vec<EndpointSnapshot>> {
             0 => None,
             code => Some(Health::ALL.into_iter().find(|h| *h as u8 == code)?),
         };
+        let role = match reader.u8()? {
+            0 => None,
+            bits if bits & 1 == 1 && bits < 8 => Some(Role {
+                decodes: bits & 2 != 0,
+                prefills: bits & 4 != 0,
+            }),
+            _ => return None,
+        };
         let read_at = Millis(reader.u64()?);
         let load = decode_load(reader)?;
         endpoints.push(EndpointSnapshot {
             address,
             health,
+            role,
             load,
             read_at,
         });

@@ -14,6 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::cooldown::Cooldown;
 use super::load::{Health, Load};
 use super::own::{Ahead, DEFAULT_PREFILL_TOKENS_PER_MS, Own};
+use super::role::Role;
 use super::scan::last_text::LastText;
 use super::{MAX_ENDPOINTS, Slot};
 use crate::clock::Millis;
@@ -29,6 +30,8 @@ pub struct Endpoint {
     pub name_hash: u64,
     /// The gateway's word on its health.
     pub health: Health,
+    /// What it does of a request.
+    pub role: Role,
     /// The engine's last words.
     pub load: Load,
     /// When [`Self::load`] was new.
@@ -113,6 +116,10 @@ impl Endpoint {
             address: address.into(),
             name_hash,
             health: Health::Healthy,
+            role: Role {
+                decodes: true,
+                prefills: false,
+            },
             load: Load::default(),
             load_at: None,
             last_text: LastText::of_endpoint(name_hash),

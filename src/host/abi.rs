@@ -62,7 +62,6 @@ mod import {
             value: *mut *mut u8,
             size: *mut usize,
         ) -> u32;
-        #[cfg(feature = "higress")]
         pub fn proxy_set_property(
             path: *const u8,
             len: usize,
@@ -104,6 +103,16 @@ mod import {
             value: *const u8,
             size: usize,
             cas: u32,
+        ) -> u32;
+        pub fn proxy_send_local_response(
+            status: u32,
+            details: *const u8,
+            details_len: usize,
+            body: *const u8,
+            body_len: usize,
+            headers: *const u8,
+            headers_size: usize,
+            grpc_status: i32,
         ) -> u32;
         pub fn proxy_define_metric(kind: u32, name: *const u8, len: usize, id: *mut u32) -> u32;
         pub fn proxy_increment_metric(id: u32, offset: i64) -> u32;
@@ -191,8 +200,7 @@ pub fn property(path: &str) -> Option<Vec<u8>> {
     .ok()
 }
 
-/// Sets a property; Higress gives some of them a meaning.
-#[cfg(feature = "higress")]
+/// Sets a property: the request's filter state under `wasm.` and the path; Higress gives some a meaning.
 pub fn set_property(path: &str, value: &[u8]) -> Result<(), Status> {
     // SAFETY: pointers and lengths of live slices.
     done(unsafe {
@@ -303,8 +311,27 @@ pub fn http_call(cluster: &str, headers: &[(&str, &str)], timeout_ms: u32) -> Re
     done(status).map(|()| token)
 }
 
+/// Answers the request; it goes no further.
+pub fn respond(status: u16, headers: &[(&str, &str)], body: &str) -> Result<(), Status> {
+    const DETAILS: &str = "warmroute";
+    const NO_GRPC_STATUS: i32 = -1;
+    let headers = serialise(headers);
+    // SAFETY: pointers and lengths of live slices.
+    done(unsafe {
+        import::proxy_send_local_response(
+            u32::from(status),
+            DETAILS.as_ptr(),
+            DETAILS.len(),
+            body.as_ptr(),
+            body.len(),
+            headers.as_ptr(),
+            headers.len(),
+            NO_GRPC_STATUS,
+        )
+    })
+}
+
 /// A header map in the ABI's form: count, all sizes, then every key and value with a NUL behind it.
-#[cfg(feature = "envoy")]
 fn serialise(pairs: &[(&str, &str)]) -> Vec<u8> {
     let size_of = |text: &str| u32::try_from(text.len()).unwrap_or(0).to_le_bytes();
     let mut out = Vec::new();

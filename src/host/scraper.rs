@@ -45,7 +45,7 @@ impl Scraper {
     pub fn new(plugin: &Plugin) -> Self {
         let discoveries = plugin
             .configs()
-            .map(|(_, config)| Discovery::new(&config.endpoints, &config.metrics))
+            .map(|(_, config)| Discovery::new(config))
             .collect();
         Self {
             discoveries,

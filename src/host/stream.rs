@@ -12,12 +12,13 @@ use super::abi::{self, Buffer, Map};
 use super::root::Worker;
 use super::{exchange, gateway, headers, now};
 use crate::clock::Millis;
-use crate::config::{EndpointSource, RequestPlace};
+use crate::config::RequestPlace;
 use crate::endpoints::own::Ending;
 use crate::engine::Engine;
+use crate::overload::{RETRY_AFTER_S, Refusal};
 use crate::pool::Served;
 use crate::request::BodyEnd;
-use crate::session::{Head, Session, Step};
+use crate::session::{Session, Step};
 
 /// A body is fetched from the host in pieces of this size, so that one large callback does not need as
 /// much memory again.
@@ -25,6 +26,9 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 /// The response header that says what was decided.
 const DECISION_HEADER: &str = "x-warmroute-decision";
+
+/// The property that says the same to the access log.
+const DECISION_PROPERTY: &str = "warmroute_decision";
 
 /// One request.
 pub struct Stream {
@@ -59,7 +63,7 @@ impl Stream {
 
     fn begin(&mut self, end_of_stream: bool) -> Option<Step> {
         let worker = Rc::clone(self.worker.as_ref()?);
-        headers::strip_client_pick();
+        headers::strip_picks();
         let place = headers::Position::read(!worker.plugin.rules.is_empty());
         let selected = worker.engine_for(&RequestPlace {
             route: &place.route,
@@ -75,46 +79,18 @@ impl Stream {
         self.engine = Some(selected);
         gateway::watch(&worker, selected, &place.cluster);
         self.cluster = place.cluster;
-        let (isolation, session_header, orca, candidates) = {
+        let (values, orca) = {
             let engine = worker.engines.get(selected)?.try_borrow().ok()?;
-            let config = &engine.config;
-            let candidates = match &config.endpoints {
-                EndpointSource::Header(name) => Some(name.clone()),
-                _ => None,
-            };
-            (
-                config.prompt.isolation_header.clone(),
-                config.session.header.clone(),
-                config.orca,
-                candidates,
-            )
+            (headers::Values::read(&engine.config), engine.config.orca)
         };
-        let method = abi::header(Map::RequestHeaders, ":method").unwrap_or_default();
-        let path = abi::header(Map::RequestHeaders, ":path").unwrap_or_default();
-        let length = abi::header(Map::RequestHeaders, "content-length");
-        let encoding = abi::header(Map::RequestHeaders, "content-encoding");
-        let isolation = isolation.and_then(|name| abi::header(Map::RequestHeaders, &name));
-        let session = abi::header(Map::RequestHeaders, &session_header);
-        let subset = abi::header(Map::RequestHeaders, headers::SUBSET_HEADER);
-        let candidates = candidates.and_then(|name| abi::header(Map::RequestHeaders, &name));
-        let head = Head {
-            method: &method,
-            path: &path,
-            content_length: length.and_then(|text| core::str::from_utf8(&text).ok()?.parse().ok()),
-            encoded: encoding
-                .is_some_and(|value| !value.is_empty() && !value.eq_ignore_ascii_case(b"identity")),
-            upgrade: abi::header(Map::RequestHeaders, "upgrade").is_some(),
-            end_of_stream,
-            isolation: isolation.as_deref(),
-            session: session.as_deref(),
-            subset: subset.as_deref(),
-            candidates: candidates.as_deref(),
-        };
+        let head = values.head(end_of_stream);
         let cluster = core::mem::take(&mut self.cluster);
         let step = self.with(|session, engine| session.head(engine, &cluster, &head));
         self.cluster = cluster;
-        if orca && step == Some(Step::Hold) {
-            self.asked_for_load = headers::ask_for_load();
+        if step == Some(Step::Hold) {
+            self.asked_for_load = orca && headers::ask_for_load();
+        } else {
+            self.log_access();
         }
         step
     }
@@ -136,9 +112,9 @@ impl Stream {
         (!piece.is_empty()).then_some(piece)
     }
 
-    fn decide(&mut self, end: BodyEnd) {
+    fn decide(&mut self, end: BodyEnd) -> Action {
         let Some(worker) = self.worker.clone() else {
-            return;
+            return Action::Continue;
         };
         let started_ns = abi::now_ns();
         let cluster = core::mem::take(&mut self.cluster);
@@ -148,14 +124,45 @@ impl Stream {
         let step = self.with(|session, engine| session.decide(engine, end, now()));
         self.cluster = cluster;
         self.publish();
-        if let Some(Step::Steer(addresses)) = step
-            && gateway::steer(&addresses).is_err()
-        {
-            self.with(|session, engine| session.steer_failed(engine, now()));
-        }
+        let action = self.apply(step.unwrap_or(Step::Pass));
         let took_us = abi::now_ns().saturating_sub(started_ns) / 1_000;
         self.with(|_, engine| Session::decision_took(engine, took_us));
         self.log_sample();
+        self.log_access();
+        action
+    }
+
+    /// Does what was decided. What the gateway refuses is taken back, and the request goes its way.
+    fn apply(&mut self, step: Step) -> Action {
+        match step {
+            Step::Hold | Step::Pass => {}
+            Step::Steer { addresses, prefill } => {
+                let named = prefill.as_deref().map_or(Ok(()), headers::name_prefill);
+                if named.and_then(|()| gateway::steer(&addresses)).is_err() {
+                    headers::strip_picks();
+                    self.with(|session, engine| session.steer_failed(engine, now()));
+                }
+            }
+            Step::Answer { refusal, body } => {
+                let mut headers = vec![("content-type", "application/json")];
+                if refusal == Refusal::Overloaded {
+                    headers.push(("retry-after", RETRY_AFTER_S));
+                }
+                if abi::respond(refusal.status(), &headers, &body).is_ok() {
+                    return Action::Pause;
+                }
+                self.with(Session::answer_failed);
+            }
+        }
+        Action::Continue
+    }
+
+    /// Tells the access log what was decided, where it is asked for.
+    fn log_access(&mut self) {
+        let is_asked = self.with(|_, engine| engine.config.access_log);
+        if let (Some(true), Some(note)) = (is_asked, self.session.note()) {
+            let _ = abi::set_property(DECISION_PROPERTY, note.as_bytes());
+        }
     }
 
     /// Tells the other workers what this event changed.
@@ -259,15 +266,15 @@ impl HttpContext for Stream {
             BodyEnd::Complete
         } else {
             BodyEnd::Cut
-        });
-        Action::Continue
+        })
     }
 
     fn on_http_request_trailers(&mut self, _count: usize) -> Action {
         if self.session.is_reading() {
-            self.decide(BodyEnd::Complete);
+            self.decide(BodyEnd::Complete)
+        } else {
+            Action::Continue
         }
-        Action::Continue
     }
 
     fn on_http_response_headers(&mut self, _count: usize, end_of_stream: bool) -> Action {

@@ -7,6 +7,7 @@ use crate::clock::Millis;
 use crate::config::Config;
 use crate::endpoints::Slot;
 use crate::endpoints::load::{Health, Load};
+use crate::endpoints::role::Role;
 use crate::endpoints::table::{Endpoint, Reading};
 use crate::number::{to_f64, to_u32};
 use crate::raw_json::RawJsonStr;
@@ -18,6 +19,8 @@ pub struct Listed<'a, S> {
     pub address: &'a str,
     /// The gateway's word.
     pub health: Health,
+    /// What it does of a request, where that is not told by its address.
+    pub role: Option<Role>,
     /// What its engine said.
     pub said: Option<S>,
 }
@@ -76,7 +79,7 @@ impl Pool {
                 continue;
             };
             if is_new {
-                self.fit(slot, config);
+                self.welcome(slot, config);
             }
             let figures = match (entry.said, self.table.get_mut(slot)) {
                 (Some(said), Some(endpoint)) => said.figures(endpoint, telemetry, now),
@@ -86,12 +89,16 @@ impl Pool {
                 self.read(slot, load, at, config, telemetry);
             }
             if let Some(endpoint) = self.table.get_mut(slot) {
+                endpoint.role = entry.role.unwrap_or(endpoint.role);
                 endpoint.looked_at();
             }
         }
         let index = &mut self.index;
         self.table.end_listing(|slot| index.remove(slot));
         self.listed_at = Some(now);
+        if self.known_since.is_none() && !self.table.is_empty() {
+            self.known_since = Some(now);
+        }
     }
 
     /// Takes in the endpoints that a request names; only these are candidates for it. One that no request
@@ -111,9 +118,18 @@ impl Pool {
             };
             self.named.push(slot);
             if is_new {
-                self.fit(slot, config);
+                self.welcome(slot, config);
             }
         }
+    }
+
+    /// A new endpoint: what it is for, how much it may hold.
+    fn welcome(&mut self, slot: Slot, config: &Config) {
+        if let (Some(options), Some(endpoint)) = (&config.disaggregation, self.table.get_mut(slot))
+        {
+            endpoint.role = options.role("", &endpoint.address);
+        }
+        self.fit(slot, config);
     }
 
     /// When the engine's words that count for an address were new.

@@ -7,11 +7,14 @@
 //! Cost: a decision O(blocks + endpoints), without allocation but for its record; a listing O(endpoints).
 
 mod listing;
+mod prefill;
+mod sent;
 mod settle;
 mod signals;
 mod workers;
 
 pub use listing::{Figures, Listed, Said};
+pub use sent::{Question, Sent, Unsent};
 pub use settle::Served;
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -20,14 +23,15 @@ use crate::clock::Millis;
 use crate::config::{Config, SessionMode};
 use crate::endpoints::Slot;
 use crate::endpoints::load::{Health, adapter_hash};
-use crate::endpoints::own::Ticket;
+use crate::endpoints::role::Part;
 use crate::endpoints::table::{Endpoint, Table};
 use crate::exchange::{Exchange, What};
 use crate::fallback::Fallback;
 use crate::learn::{BytesPerToken, Traffic};
 use crate::number::{millis, to_f64, to_u32};
+use crate::overload;
 use crate::pick::filter::{self, Standing};
-use crate::pick::{Ask, Branch, Candidate, Ranked};
+use crate::pick::{self, Ask, Candidate, Ranked};
 use crate::prefix::{Depths, Index, RecordState};
 use crate::request::{BlockHash, Prompt};
 use crate::telemetry::{Counter, Histogram, Telemetry};
@@ -41,63 +45,14 @@ pub struct Pool {
     exchange: Exchange,
     /// When the endpoints were last listed.
     pub listed_at: Option<Millis>,
+    /// When endpoints were first listed.
+    known_since: Option<Millis>,
     /// Endpoints that the present request named, where requests name them.
     named: Vec<Slot>,
     named_at: Option<Millis>,
     depths: Depths,
     candidates: Vec<Candidate>,
     ranked: Ranked,
-}
-
-/// What a request asks of a pool.
-pub struct Question<'a> {
-    /// Its prompt.
-    pub prompt: &'a Prompt,
-    /// Hash of the session that it names, by header or body.
-    pub session: Option<u64>,
-    /// Only these addresses may be picked.
-    pub subset: Option<&'a [&'a str]>,
-}
-
-/// A request that was sent to an endpoint: what is still to settle about it.
-#[derive(Debug)]
-pub struct Sent {
-    /// Where to.
-    pub slot: Slot,
-    /// Why there.
-    pub branch: Branch,
-    /// Predicted cached prompt tokens.
-    pub matched_tokens: f64,
-    /// Estimated prompt tokens.
-    pub prompt_tokens: f64,
-    /// Predicted time to the first token; of it, computing.
-    pub ttft_ms: Option<f64>,
-    computing_ms: Option<f64>,
-    /// Moment of the decision.
-    pub at: Millis,
-    /// Hash of the model's name.
-    pub model: u64,
-    /// Blocks matched at the endpoint.
-    pub matched_blocks: u32,
-    streams: bool,
-    prompt_bytes: u64,
-    blocks: Vec<BlockHash>,
-    ticket: Option<Ticket>,
-    tentative: bool,
-    /// No other worker's request was before it, so that its first token tells the endpoint's rate.
-    is_alone: bool,
-    /// The share of the prompt that was guessed to be there, nobody here knowing where it is.
-    guessed: Option<f64>,
-    /// Blocks before this one were not told to other workers: they know them.
-    told_from: usize,
-}
-
-impl Sent {
-    /// Whole blocks of the prompt.
-    #[must_use]
-    pub fn total_blocks(&self) -> usize {
-        self.blocks.len()
-    }
 }
 
 impl Pool {
@@ -111,6 +66,7 @@ impl Pool {
             traffic: Traffic::default(),
             exchange: Exchange::new(config.exchange),
             listed_at: None,
+            known_since: None,
             named: Vec::new(),
             named_at: None,
             depths: Depths::new(),
@@ -134,7 +90,7 @@ impl Pool {
     /// Picks an endpoint for a request, counts the request there and records its prefix, tentatively.
     ///
     /// # Errors
-    /// The reason to leave the request to the gateway.
+    /// The reason not to send it.
     pub fn decide(
         &mut self,
         question: &Question<'_>,
@@ -143,46 +99,43 @@ impl Pool {
         rng: &mut fastrand::Rng,
         telemetry: &mut Telemetry,
         now: Millis,
-    ) -> Result<Sent, Fallback> {
+    ) -> Result<Sent, Unsent> {
         if self.table.is_empty() {
-            return Err(Fallback::NoEndpoints);
+            return Err(Fallback::NoEndpoints.into());
         }
         let prompt = question.prompt;
         let model = xxh3_64(prompt.model.as_bytes());
         let per_token = self.bytes_per_token.of(model);
         self.index.matches(&blocks, now, &mut self.depths);
-        self.gather(question, per_token, config, now);
+        self.gather(question, Part::Decode, per_token, config, now);
         if self.candidates.is_empty() {
-            return Err(Fallback::NoneEligible);
+            return Err(Unsent::Nobody);
+        }
+        if let Some(limits) = question.limits
+            && self
+                .candidates
+                .iter()
+                .all(|candidate| overload::is_full(&candidate.signals, limits))
+        {
+            return Err(Unsent::Overloaded);
         }
         let ask = self.ask(question, per_token, config);
-        let branch = crate::pick::pick(&ask, &self.candidates, &config.pick, rng, &mut self.ranked)
+        let branch = pick::pick(&ask, &self.candidates, question.pick, rng, &mut self.ranked)
             .ok_or(Fallback::NoneEligible)?;
         let winner = *self.ranked.winner().ok_or(Fallback::NoneEligible)?;
         let miss = (ask.prompt_tokens - winner.matched_tokens).max(0.0);
         self.learn(&ask, miss);
-        let mut sent = Sent {
-            slot: winner.slot,
-            branch,
-            matched_tokens: self.matched_tokens(winner.slot, prompt, per_token),
-            prompt_tokens: ask.prompt_tokens,
-            ttft_ms: winner.ttft_ms,
-            computing_ms: None,
-            at: now,
-            model,
-            matched_blocks: self.depths.of(winner.slot),
-            streams: prompt.stream,
-            prompt_bytes: prompt.bytes,
-            blocks,
-            ticket: None,
-            tentative: false,
-            is_alone: true,
-            guessed: self.guess(&ask, winner.slot),
-            told_from: 0,
-        };
+        let mut sent = self.sent(&winner, branch, &ask, prompt, blocks, now);
+        sent.guessed = self.guess(&ask, winner.slot);
+        if let Some(options) = &config.disaggregation
+            && miss >= f64::from(options.min_uncached_tokens)
+        {
+            self.pick_prefill(&mut sent, question, &ask, config, rng, telemetry, now);
+        }
+        let slot = winner.slot;
         self.send(
             &mut sent,
-            winner.slot,
+            slot,
             RecordState::Tentative,
             config,
             telemetry,
@@ -198,35 +151,13 @@ impl Pool {
         Ok(sent)
     }
 
-    /// What a decision itself teaches.
-    fn learn(&mut self, ask: &Ask, miss_tokens: f64) {
-        self.traffic
-            .decided(ask.later_turn, miss_tokens, self.ranked.told());
-        for candidate in &self.candidates {
-            if let Some(endpoint) = self.table.get_mut(candidate.slot) {
-                let signals = &candidate.signals;
-                let backlog = signals.prefill_tokens + signals.unseen_tokens;
-                endpoint.usual_backlog.observe(backlog);
-            }
-        }
-    }
-
-    /// Judges the home by what the index knows of a conversation; what it does not know its answer will tell.
-    fn guess(&mut self, ask: &Ask, picked: Slot) -> Option<f64> {
-        let home = self.candidates.get(self.ranked.home()?)?;
-        if !ask.later_turn || ask.head_tokens <= 0.0 {
-            return None;
-        }
-        let known = self
-            .candidates
-            .iter()
-            .map(|candidate| candidate.matched_tokens);
-        if known.fold(0.0, f64::max) * 2.0 >= ask.head_tokens {
-            self.traffic
-                .found_at_home(home.matched_tokens * 2.0 >= ask.head_tokens);
-            return None;
-        }
-        (home.slot == picked).then(|| ask.head_tokens / ask.prompt_tokens)
+    /// Whether the word on its endpoints can be held against a request: while a gateway starts, all of them
+    /// are down until their first health check.
+    #[must_use]
+    pub fn is_settled(&self, now: Millis) -> bool {
+        const SETTLED_MS: u64 = 5_000;
+        self.known_since
+            .is_none_or(|since| now.since(since) >= SETTLED_MS)
     }
 
     fn ask(&self, question: &Question<'_>, per_token: f64, config: &Config) -> Ask {
@@ -260,8 +191,15 @@ impl Pool {
         }
     }
 
-    /// Fills the candidates: who is eligible, with what is known of each.
-    fn gather(&mut self, question: &Question<'_>, per_token: f64, config: &Config, now: Millis) {
+    /// Fills the candidates: who is eligible in a role, with what is known of each.
+    fn gather(
+        &mut self,
+        question: &Question<'_>,
+        part: Part,
+        per_token: f64,
+        config: &Config,
+        now: Millis,
+    ) {
         self.candidates.clear();
         let adapter = self.adapter(&question.prompt.model);
         let stale_after_ms = millis(config.metrics.stale_after);
@@ -276,7 +214,7 @@ impl Pool {
                 serves_model: None,
                 cooling_until: endpoint.cooldown.until(),
             };
-            if filter::eligible(&standing, now).is_ok() {
+            if endpoint.role.plays(part) && filter::eligible(&standing, now).is_ok() {
                 self.candidates.push(Candidate {
                     slot,
                     name_hash: endpoint.name_hash,
@@ -316,17 +254,21 @@ impl Pool {
             return;
         };
         let rate = endpoint.prefill_rate();
-        let miss = (sent.prompt_tokens - sent.matched_tokens).max(1.0);
+        let miss = if sent.is_prefilled {
+            1.0
+        } else {
+            (sent.prompt_tokens - sent.matched_tokens).max(1.0)
+        };
+        let cold = self.ranked.cold() && !sent.is_prefilled;
         sent.slot = slot;
         sent.computing_ms = sent.ttft_ms.map(|ttft_ms| ttft_ms - endpoint.queueing.ms());
         endpoint.cooldown.picked(now, &config.pick);
-        sent.is_alone = endpoint.is_ours_alone(now);
-        sent.ticket =
-            Some(
-                endpoint
-                    .own
-                    .send(to_u32(miss), sent.streams, self.ranked.cold(), rate, now),
-            );
+        sent.is_alone = !sent.is_prefilled && endpoint.is_ours_alone(now);
+        sent.ticket = Some(
+            endpoint
+                .own
+                .send(to_u32(miss), sent.streams, cold, rate, now),
+        );
         endpoint.sent_more(miss);
         sent.tentative = state == RecordState::Tentative;
         let recorded = self.index.record(&sent.blocks, slot, state, now);
@@ -374,6 +316,6 @@ impl Pool {
 fn home(conversation: u64, candidates: &[Candidate]) -> Option<Slot> {
     let best = candidates
         .iter()
-        .max_by_key(|c| crate::pick::rendezvous::weight(conversation, c.name_hash))?;
+        .max_by_key(|c| pick::rendezvous::weight(conversation, c.name_hash))?;
     Some(best.slot)
 }

@@ -33,6 +33,7 @@ impl Pool {
         telemetry: &mut Telemetry,
         now: Millis,
     ) {
+        self.prefill_served(sent, served.status, config, telemetry, now);
         let picked = self.table.get(sent.slot).map(|endpoint| &*endpoint.address);
         let elsewhere = match served.by {
             Some(by) => picked.is_some_and(|picked| picked != by),
@@ -80,29 +81,39 @@ impl Pool {
         endpoint.read(load, now);
     }
 
-    /// The first chunk of a streamed answer.
-    pub fn first_token(&mut self, sent: &mut Sent, telemetry: &mut Telemetry, now: Millis) {
-        let Some(endpoint) = self.table.get_mut(sent.slot) else {
+    /// The first chunk of an answer.
+    pub fn first_token(
+        &mut self,
+        sent: &mut Sent,
+        config: &Config,
+        telemetry: &mut Telemetry,
+        now: Millis,
+    ) {
+        self.prefill_done(sent, config, telemetry, now);
+        if self.learn_rate(sent, now).is_none() {
             return;
-        };
-        let Some(ticket) = &mut sent.ticket else {
-            return;
-        };
-        let Some(prefilled) = endpoint.own.first_token(ticket, now) else {
-            return;
-        };
-        self.exchange.touch();
-        let ttft_ms = now.since(sent.at);
-        if sent.is_alone {
-            endpoint.rate.observe(prefilled.tokens, prefilled.took_ms);
         }
+        let ttft_ms = now.since(sent.at);
         telemetry.observe(Histogram::TtftMs, ttft_ms);
-        if let Some(computing_ms) = sent.computing_ms {
+        if let (Some(computing_ms), Some(endpoint)) =
+            (sent.computing_ms, self.table.get_mut(sent.slot))
+        {
             endpoint.queueing.observe(ttft_ms, computing_ms);
         }
         if let Some(predicted) = sent.ttft_ms {
             telemetry.observe(Histogram::PredictedTtftMs, u64::from(to_u32(predicted)));
         }
+    }
+
+    /// A stream's first token came: what it tells of the prefill rate. `None` = it is none, or no news.
+    pub(super) fn learn_rate(&mut self, sent: &mut Sent, now: Millis) -> Option<()> {
+        let endpoint = self.table.get_mut(sent.slot)?;
+        let prefilled = endpoint.own.first_token(sent.ticket.as_mut()?, now)?;
+        self.exchange.touch();
+        if sent.is_alone {
+            endpoint.rate.observe(prefilled.tokens, prefilled.took_ms);
+        }
+        Some(())
     }
 
     /// An engine told the prompt's tokens, and how many of them it had cached.
@@ -120,7 +131,8 @@ impl Pool {
         };
         self.bytes_per_token
             .observe(sent.model, sent.prompt_bytes, prompt_tokens);
-        let Some(cached_tokens) = cached_tokens else {
+        // A prompt that was computed elsewhere is all cached: that says nothing of what was there before.
+        let Some(cached_tokens) = cached_tokens.filter(|_| !sent.is_prefilled) else {
             return;
         };
         telemetry.add(Counter::ReportedPromptTokens, u64::from(prompt_tokens));
@@ -168,9 +180,15 @@ impl Pool {
         telemetry: &mut Telemetry,
         now: Millis,
     ) {
-        if sent.tentative {
-            self.withdraw(&mut sent, telemetry);
+        if let Some(there) = sent.prefill.take() {
+            // Whose fault it was is not known.
+            let ending = match ending {
+                Ending::Failed => Ending::Unknown,
+                other => other,
+            };
+            self.finish(*there, ending, config, telemetry, now);
         }
+        self.withdraw(&mut sent, telemetry);
         self.release(&mut sent, ending, config, telemetry, now);
     }
 

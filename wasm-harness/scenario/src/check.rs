@@ -120,6 +120,12 @@ impl Found {
             &request.local_reply,
             &got.local_reply,
         );
+        if let Some(wanted) = &request.access_log {
+            let there = got.access_log.as_ref();
+            if !fits(Some(wanted), there) {
+                self.add(&format!("{name}: access log"), wanted, format!("{there:?}"));
+            }
+        }
         self.headers(
             name,
             "request",
@@ -162,13 +168,7 @@ impl Found {
     ) {
         for (header, value) in wanted {
             let there = got.and_then(|headers| headers.get(header));
-            let part = value
-                .as_deref()
-                .and_then(|value| value.strip_prefix('*')?.strip_suffix('*'));
-            let holds = match (part, there) {
-                (Some(part), Some(there)) => there.contains(part),
-                _ => value.as_ref() == there,
-            };
+            let holds = fits(value.as_ref(), there);
             if !holds {
                 self.add(
                     &format!("{name}: {kind} header {header}"),
@@ -177,5 +177,14 @@ impl Found {
                 );
             }
         }
+    }
+}
+
+/// Whether a value is the wanted one; `*a*` = something with `a` in it.
+fn fits(wanted: Option<&String>, there: Option<&String>) -> bool {
+    let part = wanted.and_then(|wanted| wanted.strip_prefix('*')?.strip_suffix('*'));
+    match (part, there) {
+        (Some(part), Some(there)) => there.contains(part),
+        _ => wanted == there,
     }
 }

@@ -156,6 +156,8 @@ pub struct Host {
     pub address: String,
     /// The cluster that it belongs to; absent = the gateway's.
     pub cluster: Option<String>,
+    /// The name under which Envoy's admin interface lists it.
+    pub hostname: Option<String>,
     /// Its health.
     #[serde(default)]
     pub health: Health,

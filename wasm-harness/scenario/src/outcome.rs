@@ -28,6 +28,8 @@ pub struct RequestOutcome {
     pub hangs: bool,
     /// Status of a local reply.
     pub local_reply: Option<u32>,
+    /// What the access log was told.
+    pub access_log: Option<String>,
     /// Request headers at the upstream.
     pub upstream_headers: BTreeMap<String, String>,
     /// Response headers at the client.

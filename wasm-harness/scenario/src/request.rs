@@ -51,6 +51,8 @@ pub struct Request {
     pub upstream_headers: BTreeMap<String, Option<String>>,
     /// Status of a reply that the gateway or the plugin must give instead.
     pub local_reply: Option<u32>,
+    /// What the access log must be told; `*a*` = something with `a` in it. Absent = it is free.
+    pub access_log: Option<String>,
     /// It must hang.
     #[serde(default)]
     pub hangs: bool,

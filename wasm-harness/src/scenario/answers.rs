@@ -85,5 +85,6 @@ fn host_status(host: &Host) -> Value {
     json!({
         "address": { "socket_address": { "address": address, "port_value": port.parse::<u16>().unwrap_or(0) } },
         "health_status": health,
+        "hostname": host.hostname.as_deref().unwrap_or_default(),
     })
 }

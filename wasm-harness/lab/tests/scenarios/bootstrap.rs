@@ -14,6 +14,8 @@ use warmroute_scenario::{Action, GatewaySetup, Host, Request, Scenario};
 
 /// Tells the gateway which route a request takes; it goes no further than the router.
 pub const WAY_HEADER: &str = "x-lab-way";
+/// A response header, added by the scenario's gateway, with what an access log is told.
+pub const LOGGED_HEADER: &str = "x-lab-access-log";
 /// What hosts get to see of the pick.
 pub const PICK_COPY_HEADER: &str = "x-lab-pick";
 
@@ -66,7 +68,10 @@ pub fn is_changing(scenario: &Scenario) -> bool {
 fn load_assignment(name: &str, hosts: &[Host], default: &str) -> Value {
     let hosts = hosts.iter().filter(|host| host.is_in(name, default));
     let hosts: Vec<Value> = hosts
-        .map(|host| json!({"endpoint": {"address": socket_address(&host.address)}}))
+        .map(|host| {
+            let name = host.hostname.as_deref().unwrap_or_default();
+            json!({"endpoint": {"address": socket_address(&host.address), "hostname": name}})
+        })
         .collect();
     json!({"cluster_name": name, "endpoints": [{"lb_endpoints": hosts}]})
 }
@@ -105,6 +110,11 @@ pub fn edit(bootstrap: &mut Value, scenario: &Scenario, door: SocketAddr, folder
         all.push(cluster);
     }
     let host = bootstrap.pointer_mut(HOST).expect("a virtual host");
+    let logged = json!({"header": {
+        "key": LOGGED_HEADER, "value": "%FILTER_STATE(wasm.warmroute_decision:PLAIN)%",
+    }});
+    let added = host["response_headers_to_add"].as_array_mut();
+    added.expect("the lab's own header").push(logged);
     if let Some(limit) = setup.buffer_limit_bytes {
         host["request_body_buffer_limit"] = json!(limit);
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, bail, ensure};
 use tokio::net::TcpStream;
 use warmroute_scenario::{Request, RequestOutcome, Response, first_of};
 
-use crate::bootstrap::{self, PICK_COPY_HEADER};
+use crate::bootstrap::{self, LOGGED_HEADER, PICK_COPY_HEADER};
 use crate::engines::Arrival;
 use crate::player::{NotInTime, Open, Player, until};
 use crate::wire::Wire;
@@ -160,13 +160,16 @@ impl<'a> Player<'a> {
         };
         let mut upstream_headers = first.headers.clone();
         upstream_headers.remove(PICK_COPY_HEADER);
+        let mut downstream_headers = open.wire.got().headers;
+        let logged = downstream_headers.remove(LOGGED_HEADER);
         let outcome = RequestOutcome {
             picked,
+            access_log: logged.filter(|told| told != "-"),
             body_untouched: arrivals.iter().all(is_untouched),
             hangs: open.hangs,
             local_reply: open.local_reply,
             upstream_headers,
-            downstream_headers: open.wire.got().headers,
+            downstream_headers,
         };
         self.outcome.requests.insert(name.clone(), outcome);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use warmroute_scenario::{Body, Request, RequestOutcome, Response, first_of};
 
 use super::{Open, Player};
-use crate::host::{HeaderMap, Seen, StreamSpec, Trap};
+use crate::host::{HeaderMap, Seen, StreamId, StreamSpec, Trap, Vm};
 use crate::scenario::header_pairs;
 
 impl<'a> Player<'a> {
@@ -102,12 +102,13 @@ impl<'a> Player<'a> {
             return Ok(());
         };
         let hangs = vm.hangs(open.stream);
+        let logged = access_log(vm, open.stream);
         let seen = vm.close(open.stream)?;
-        self.note(open, &seen, hangs);
+        self.note(open, &seen, hangs, logged);
         Ok(())
     }
 
-    fn note(&mut self, open: &Open<'a>, seen: &Seen, hangs: bool) {
+    fn note(&mut self, open: &Open<'a>, seen: &Seen, hangs: bool, access_log: Option<String>) {
         let text = |map: &Option<HeaderMap>| {
             let pairs = map.iter().flatten();
             pairs
@@ -125,6 +126,7 @@ impl<'a> Player<'a> {
                 sent.starts_with(body)
             },
             hangs,
+            access_log,
             local_reply: seen.local_reply.as_ref().map(|reply| reply.status),
             upstream_headers: text(&seen.upstream.headers),
             downstream_headers: text(&seen.downstream.headers),
@@ -136,15 +138,26 @@ impl<'a> Player<'a> {
 
     pub(super) fn note_open(&mut self, streams: BTreeMap<String, Open<'a>>) {
         for open in streams.into_values() {
-            let Some(vm) = self.vms.get(open.worker) else {
+            let Some(vm) = self.vms.get_mut(open.worker) else {
                 continue;
             };
             let hangs = vm.hangs(open.stream);
+            let logged = access_log(vm, open.stream);
             if let Some(seen) = vm.seen(open.stream).cloned() {
-                self.note(&open, &seen, hangs);
+                self.note(&open, &seen, hangs, logged);
             }
         }
     }
+}
+
+/// The property that access logs read.
+fn access_log(vm: &mut Vm, stream: StreamId) -> Option<String> {
+    let mut logged = None;
+    vm.update_spec(stream, |spec| {
+        let told = spec.properties.get("warmroute_decision");
+        logged = told.map(|value| lossy(value));
+    });
+    logged
 }
 
 fn lossy(bytes: &[u8]) -> String {

@@ -77,7 +77,7 @@ pub fn run_native(scenario: &Scenario, kind: GatewayKind) -> Outcome {
         .map(|(id, config)| Rule {
             id,
             engine: Engine::new(config.clone(), 7),
-            discovery: Discovery::new(&config.endpoints, &config.metrics),
+            discovery: Discovery::new(config),
             snapshots: BTreeMap::new(),
         })
         .collect();

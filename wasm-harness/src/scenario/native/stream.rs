@@ -10,10 +10,11 @@ use warmroute::response::{is_event_stream, orca};
 use warmroute::session::{Head, Session, Step};
 use warmroute_scenario::{Body, GatewayKind, Host, Request, RequestOutcome, Response, first_of};
 
-use super::{Open, PICK_HEADER, Player};
+use super::{Open, PICK_HEADER, Player, Rule};
 use crate::host::{HeaderMap, Health, UpstreamHost, header, host_list};
 use crate::scenario::{answers, header_pairs};
 
+const PREFILL_HEADER: &str = "x-prefiller-host-port";
 const SUBSET_HEADER: &str = "x-gateway-destination-endpoint-subset";
 const LOAD_FORMAT_HEADER: &str = "endpoint-load-metrics-format";
 const LOAD_HEADER: &str = "endpoint-load-metrics";
@@ -52,8 +53,8 @@ impl<'a> Player<'a> {
     }
 
     fn begin(&mut self, open: &mut Open<'a>) {
-        open.headers
-            .retain(|(name, _)| name != PICK_HEADER.as_bytes());
+        take(&mut open.headers, PICK_HEADER);
+        take(&mut open.headers, PREFILL_HEADER);
         let route = &self.scenario.gateway.route;
         let route = open.request.route.as_ref().unwrap_or(route);
         let selected = self.plugin.select(&RequestPlace {
@@ -72,10 +73,13 @@ impl<'a> Player<'a> {
         rule.discovery.watch(&open.cluster);
         let config = rule.engine.config.clone();
         let candidates = match &config.endpoints {
-            EndpointSource::Header(name) => header(&open.headers, name),
+            EndpointSource::Header(name) => header(&open.headers, name).map(<[u8]>::to_vec),
             _ => None,
         };
         let isolation = config.prompt.isolation_header.as_deref();
+        let priority = config.overload.as_ref().map(|it| &*it.priority_header);
+        let profile = config.profiles.as_ref();
+        let profile = profile.and_then(|it| take(&mut open.headers, &it.header));
         let length = (open.request.body.is_some() && !open.request.chunked)
             .then_some(open.body.len() as u64);
         let head = Head {
@@ -89,9 +93,12 @@ impl<'a> Player<'a> {
             isolation: isolation.and_then(|name| header(&open.headers, name)),
             session: header(&open.headers, &config.session.header),
             subset: header(&open.headers, SUBSET_HEADER),
-            candidates,
+            candidates: candidates.as_deref(),
+            priority: priority.and_then(|name| header(&open.headers, name)),
+            profile: profile.as_deref(),
         };
         let step = open.session.head(&mut rule.engine, &open.cluster, &head);
+        open.outcome.access_log = logged(rule, &open.session);
         let asks = config.orca && header(&open.headers, LOAD_FORMAT_HEADER).is_none();
         if asks && step == Step::Hold {
             open.asked_for_load = true;
@@ -135,18 +142,32 @@ impl<'a> Player<'a> {
         let Some(rule) = open.rule.and_then(|rule| self.rules.get_mut(rule)) else {
             return;
         };
-        if let Step::Steer(list) = open.session.decide(&mut rule.engine, end, now) {
-            let picked = first_of(&list).to_owned();
-            // Higress takes an override only where it names a usable host of the request's cluster.
-            let is_usable = self.kind == GatewayKind::Envoy
-                || hosts_of(&self.hosts, &open.cluster, &self.scenario.gateway.cluster)
-                    .iter()
-                    .any(|host| host.address == picked && host.health != Health::Unhealthy);
-            open.outcome.picked = is_usable.then_some(picked);
-            if self.kind == GatewayKind::Envoy {
-                let pair = (PICK_HEADER.into(), list.into_bytes());
-                open.headers.push(pair);
+        let step = open.session.decide(&mut rule.engine, end, now);
+        open.outcome.access_log = logged(rule, &open.session);
+        match step {
+            Step::Steer { addresses, prefill } => self.steer(open, addresses, prefill),
+            Step::Answer { refusal, .. } => {
+                open.outcome.local_reply = Some(u32::from(refusal.status()));
             }
+            Step::Hold | Step::Pass => {}
+        }
+    }
+
+    fn steer(&self, open: &mut Open<'a>, list: String, prefill: Option<Box<str>>) {
+        let picked = first_of(&list).to_owned();
+        // Higress takes an override only where it names a usable host of the request's cluster.
+        let is_usable = self.kind == GatewayKind::Envoy
+            || hosts_of(&self.hosts, &open.cluster, &self.scenario.gateway.cluster)
+                .iter()
+                .any(|host| host.address == picked && host.health != Health::Unhealthy);
+        open.outcome.picked = is_usable.then_some(picked);
+        if self.kind == GatewayKind::Envoy {
+            let pair = (PICK_HEADER.into(), list.into_bytes());
+            open.headers.push(pair);
+        }
+        if let Some(address) = prefill {
+            let pair = (PREFILL_HEADER.into(), address.as_bytes().to_vec());
+            open.headers.push(pair);
         }
     }
 
@@ -234,6 +255,19 @@ impl<'a> Player<'a> {
             .requests
             .insert(open.request.name.clone(), outcome);
     }
+}
+
+/// Takes a header away; its value, if it was there.
+fn take(headers: &mut HeaderMap, name: &str) -> Option<Vec<u8>> {
+    let value = header(headers, name)?.to_vec();
+    headers.retain(|(key, _)| key != name.as_bytes());
+    Some(value)
+}
+
+/// What the access log is told.
+fn logged(rule: &Rule, session: &Session) -> Option<String> {
+    let note = session.note().filter(|_| rule.engine.config.access_log);
+    note.map(str::to_owned)
 }
 
 /// A cluster's hosts; `default` is the gateway's own.

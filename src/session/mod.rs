@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! new --head--> Passed            left to the gateway, the reason counted
-//!        \----> Reading --body--> Passed
+//!        \----> Reading --body--> Passed, or answered by us
 //!                         \-----> Sent --response--> ... --end--> Over
 //! ```
 //!
@@ -14,10 +14,10 @@
 //!
 //! Cost: O(bytes) over all body events; memory O(blocks).
 
-use core::mem;
-use std::rc::Rc;
+mod note;
+mod start;
 
-use xxhash_rust::xxh3::xxh3_64;
+use core::mem;
 
 use crate::clock::Millis;
 use crate::config::EndpointSource;
@@ -25,40 +25,14 @@ use crate::endpoints::load::Load;
 use crate::endpoints::own::Ending;
 use crate::engine::Engine;
 use crate::fallback::Fallback;
-use crate::pool::{Question, Sent, Served};
-use crate::request::{Api, BodyEnd, Feed, Prompt, PromptReader, Seed, Unreadable};
+use crate::overload::Refusal;
+use crate::pool::{Question, Sent, Served, Unsent};
+use crate::request::{Api, BodyEnd, Feed};
 use crate::response::usage::{Shape, UsageScan};
 use crate::telemetry::{Counter, Histogram};
-
-/// A request's headers, as far as they matter.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Head<'a> {
-    /// `:method`.
-    pub method: &'a [u8],
-    /// `:path`, with its query.
-    pub path: &'a [u8],
-    /// `content-length`, when it is a number.
-    pub content_length: Option<u64>,
-    /// `content-encoding` is set to something but `identity`.
-    pub encoded: bool,
-    /// `upgrade` is set.
-    pub upgrade: bool,
-    /// No body follows.
-    pub end_of_stream: bool,
-    /// Value of the configured isolation header.
-    pub isolation: Option<&'a [u8]>,
-    /// Value of the configured session header.
-    pub session: Option<&'a [u8]>,
-    /// Value of the subset header: a comma list of addresses.
-    pub subset: Option<&'a [u8]>,
-    /// Value of the header in which a control plane passes the endpoints: a comma list of addresses.
-    pub candidates: Option<&'a [u8]>,
-}
-
-/// Addresses that a subset may name at most.
-const MAX_SUBSET: usize = 1024;
-/// Of a longer list of addresses only the beginning counts.
-const MAX_HEADER_BYTES: usize = 64 * 1024;
+use note::{note, whole};
+pub use start::Head;
+use start::{Reading, addresses_in, start};
 
 /// What to do with a request after an event.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,8 +41,20 @@ pub enum Step {
     Hold,
     /// Let it go where the gateway's load balancing sends it.
     Pass,
-    /// Send it there: addresses in order of preference.
-    Steer(String),
+    /// Send it there.
+    Steer {
+        /// Addresses in order of preference.
+        addresses: String,
+        /// Who computes its prompt for the first of them.
+        prefill: Option<Box<str>>,
+    },
+    /// Answer it in the engines' stead.
+    Answer {
+        /// Why; says the status.
+        refusal: Refusal,
+        /// The body.
+        body: String,
+    },
 }
 
 /// One request.
@@ -76,7 +62,7 @@ pub enum Step {
 pub struct Session {
     state: State,
     cluster: Box<str>,
-    shape: Option<Shape>,
+    api: Option<Api>,
     /// For people: what was decided and why.
     note: Option<String>,
 }
@@ -89,28 +75,14 @@ enum State {
     Sent(Box<Sent>, Option<Box<UsageScan>>),
 }
 
-struct Reading {
-    reader: PromptReader,
-    isolation: Option<Vec<u8>>,
-    session: Option<u64>,
-    subset: Option<String>,
-    candidates: Option<String>,
-    content_length: Option<u64>,
-    received: u64,
-}
-
 impl Session {
     /// A request to a cluster begins.
     pub fn head(&mut self, engine: &mut Engine, cluster: &str, head: &Head<'_>) -> Step {
         engine.telemetry.add(Counter::Requests, 1);
         self.cluster = cluster.into();
         match start(engine, head) {
-            Ok((api, reading)) => {
-                self.shape = Some(if api == Api::Generate {
-                    Shape::MetaInfo
-                } else {
-                    Shape::Usage
-                });
+            Ok(reading) => {
+                self.api = Some(reading.api);
                 self.state = State::Reading(Box::new(reading));
                 Step::Hold
             }
@@ -153,10 +125,21 @@ impl Session {
         let State::Reading(reading) = mem::take(&mut self.state) else {
             return Step::Pass;
         };
+        let api = reading.api;
         match self.choose(engine, *reading, end, now) {
             Ok(step) => step,
-            Err(reason) => self.pass(engine, reason),
+            Err(Unsent::Overloaded) => self.refuse(engine, Refusal::Overloaded, api),
+            Err(Unsent::Nobody) if self.may_refuse(engine, now) => {
+                self.refuse(engine, Refusal::NoneEligible, api)
+            }
+            Err(Unsent::Nobody) => self.pass(engine, Fallback::NoneEligible),
+            Err(Unsent::Left(reason)) => self.pass(engine, reason),
         }
+    }
+
+    fn may_refuse(&self, engine: &mut Engine, now: Millis) -> bool {
+        let pool = engine.pool(&self.cluster);
+        pool.is_some_and(|(pool, config, ..)| config.overload.is_some() && pool.is_settled(now))
     }
 
     fn choose(
@@ -165,70 +148,73 @@ impl Session {
         reading: Reading,
         end: BodyEnd,
         now: Millis,
-    ) -> Result<Step, Fallback> {
-        let is_short = reading
-            .content_length
-            .is_some_and(|length| reading.received < length);
-        if end == BodyEnd::Complete && is_short {
-            return Err(Fallback::Truncated);
-        }
-        let seed = Seed {
-            isolation: reading.isolation.as_deref(),
-            model_override: None,
-        };
-        let mut prompt =
-            reading
-                .reader
-                .finish(seed, end)
-                .map_err(|unreadable| match unreadable {
-                    Unreadable::Malformed => Fallback::Malformed,
-                    Unreadable::NoPrompt => Fallback::NoPrompt,
-                })?;
+    ) -> Result<Step, Unsent> {
+        let (mut prompt, asked) = reading.finish(end)?;
         let blocks = mem::take(&mut prompt.blocks);
         let Some((pool, config, telemetry, rng)) = engine.pool(&self.cluster) else {
-            return Err(Fallback::NoEndpoints);
+            return Err(Fallback::NoEndpoints.into());
         };
         if let Some(cut) = prompt.cut {
             telemetry.add(Counter::Cut(cut), 1);
         }
-        let subset: Option<Vec<&str>> = reading.subset.as_deref().map(addresses_in);
+        let subset: Option<Vec<&str>> = asked.subset.as_deref().map(addresses_in);
         if matches!(config.endpoints, EndpointSource::Header(_)) {
-            let named = reading
-                .candidates
-                .as_deref()
-                .map(addresses_in)
-                .unwrap_or_default();
-            pool.name(&named, config, now);
+            let named = asked.candidates.as_deref().map(addresses_in);
+            pool.name(&named.unwrap_or_default(), config, now);
         }
+        let chosen = config.profiles.as_ref().zip(asked.profile);
+        let chosen = chosen.and_then(|(choice, place)| choice.allow.get(place));
         let question = Question {
             prompt: &prompt,
-            session: reading.session.or(prompt.session),
+            session: asked.session.or(prompt.session),
             subset: subset.as_deref(),
+            pick: chosen.map_or(&config.pick, |(_, options)| options),
+            limits: config.overload.as_ref().filter(|_| asked.sheddable),
         };
         let sent = pool.decide(&question, blocks, config, rng, telemetry, now)?;
         telemetry.add(Counter::Decision(sent.branch), 1);
         telemetry.add(Counter::PromptTokens, whole(sent.prompt_tokens));
         telemetry.add(Counter::PredictedHitTokens, whole(sent.matched_tokens));
         let addresses = pool.ranking();
-        if config.debug.header || config.debug.sample_rate > 0.0 {
-            self.note = Some(note(&sent, &prompt, &addresses, &pool.costs()));
+        let is_debugged = config.debug.header || config.debug.sample_rate > 0.0;
+        if is_debugged || config.access_log {
+            self.note = Some(note(&sent, &prompt, &addresses, pool, is_debugged));
         }
+        let prefill = pool.prefill_address(&sent).map(Into::into);
         self.state = State::Sent(Box::new(sent), None);
-        Ok(Step::Steer(addresses))
+        Ok(Step::Steer { addresses, prefill })
     }
 
     fn pass(&mut self, engine: &mut Engine, reason: Fallback) -> Step {
         engine.telemetry.add(Counter::Fallback(reason), 1);
-        if engine.config.debug.header {
-            self.note = Some(format!("fallback={}", reason.name()));
-        }
+        self.note_outcome(engine, "fallback", reason.name());
         self.state = State::Passed;
         Step::Pass
+    }
+
+    fn refuse(&mut self, engine: &mut Engine, refusal: Refusal, api: Api) -> Step {
+        engine.telemetry.add(Counter::Answered(refusal), 1);
+        self.note_outcome(engine, "answered", refusal.name());
+        Step::Answer {
+            refusal,
+            body: refusal.body(api),
+        }
+    }
+
+    fn note_outcome(&mut self, engine: &Engine, what: &str, why: &str) {
+        if engine.config.debug.header || engine.config.access_log {
+            self.note = Some(format!("{what}={why}"));
+        }
     }
 
     /// The pick could not be handed to the gateway: what was counted is given back.
     pub fn steer_failed(&mut self, engine: &mut Engine, now: Millis) {
         self.end(engine, Ending::Unknown, now);
+        self.pass(engine, Fallback::HostCallFailed);
+    }
+
+    /// The gateway took no answer of ours: the request goes its way.
+    pub fn answer_failed(&mut self, engine: &mut Engine) {
         self.pass(engine, Fallback::HostCallFailed);
     }
 
@@ -260,7 +246,11 @@ impl Session {
         };
         pool.served(sent, served, config, telemetry, now);
         if (200..300).contains(&served.status) {
-            let shape = self.shape.unwrap_or(Shape::Usage);
+            let shape = if self.api == Some(Api::Generate) {
+                Shape::MetaInfo
+            } else {
+                Shape::Usage
+            };
             *usage = Some(Box::new(UsageScan::new(shape, event_stream)));
             return;
         }
@@ -292,7 +282,7 @@ impl Session {
             return;
         };
         if !chunk.is_empty() {
-            pool.first_token(sent, telemetry, now);
+            pool.first_token(sent, config, telemetry, now);
         }
         let Some(scan) = usage else { return };
         scan.push(chunk);
@@ -323,84 +313,4 @@ impl Session {
     pub fn decision_took(engine: &mut Engine, micros: u64) {
         engine.telemetry.observe(Histogram::DecisionUs, micros);
     }
-}
-
-/// Whether a request's body is worth holding.
-fn start(engine: &Engine, head: &Head<'_>) -> Result<(Api, Reading), Fallback> {
-    if head.upgrade {
-        return Err(Fallback::Upgrade);
-    }
-    if head.end_of_stream || head.method != b"POST" || head.content_length == Some(0) {
-        return Err(Fallback::NoBody);
-    }
-    let api = Api::of_path(head.path).ok_or(Fallback::UnsupportedCall)?;
-    if head.encoded {
-        return Err(Fallback::Encoded);
-    }
-    let limit = u64::from(engine.config.prompt.max_body_bytes);
-    if head.content_length.is_some_and(|length| length > limit) {
-        return Err(Fallback::TooLarge);
-    }
-    let list = |value: &[u8]| {
-        let value = value.get(..MAX_HEADER_BYTES).unwrap_or(value);
-        String::from_utf8_lossy(value).into_owned()
-    };
-    let reading = Reading {
-        reader: PromptReader::new(api, Rc::clone(&engine.plan)),
-        isolation: head.isolation.map(bounded),
-        session: head.session.filter(|value| !value.is_empty()).map(xxh3_64),
-        subset: head.subset.map(list),
-        candidates: head.candidates.map(list),
-        content_length: head.content_length,
-        received: 0,
-    };
-    Ok((api, reading))
-}
-
-fn addresses_in(list: &str) -> Vec<&str> {
-    list.split(',')
-        .map(str::trim)
-        .filter(|address| !address.is_empty())
-        .take(MAX_SUBSET)
-        .collect()
-}
-
-/// A value to tell prompts apart by: itself, or its hash where it is very long.
-fn bounded(value: &[u8]) -> Vec<u8> {
-    if value.len() <= 256 {
-        value.to_vec()
-    } else {
-        xxhash_rust::xxh3::xxh3_128(value).to_le_bytes().to_vec()
-    }
-}
-
-fn whole(tokens: f64) -> u64 {
-    u64::from(crate::number::to_u32(tokens))
-}
-
-fn note(sent: &Sent, prompt: &Prompt, addresses: &str, costs: &[(&str, f64)]) -> String {
-    let endpoint = addresses.split(',').next().unwrap_or_default();
-    let mut text = format!(
-        "endpoint={endpoint};branch={};blocks={}/{};tokens={}/{}",
-        sent.branch.name(),
-        sent.matched_blocks,
-        sent.total_blocks(),
-        whole(sent.matched_tokens),
-        whole(sent.prompt_tokens),
-    );
-    if let Some(cut) = prompt.cut {
-        text.push_str(";cut=");
-        text.push_str(cut.name());
-    }
-    for (n, (address, cost)) in costs.iter().enumerate() {
-        // A weighted sum is at most a few units: it is shown in thousandths.
-        let (label, shown) = if *cost < 0.0 {
-            (";score_milli=", whole(-cost * 1000.0))
-        } else {
-            (";costs=", whole(*cost))
-        };
-        text.push_str(if n == 0 { label } else { "," });
-        text.push_str(&format!("{address}:{shown}"));
-    }
-    text
 }

@@ -1,0 +1,155 @@
+//! What a request asks, and what is owed for one that was sent.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::Pool;
+use crate::clock::Millis;
+use crate::config::{OverloadOptions, PickOptions};
+use crate::endpoints::Slot;
+use crate::endpoints::own::Ticket;
+use crate::fallback::Fallback;
+use crate::pick::{Ask, Branch, Entry};
+use crate::request::{BlockHash, Prompt};
+
+/// What a request asks of a pool.
+pub struct Question<'a> {
+    /// Its prompt.
+    pub prompt: &'a Prompt,
+    /// Hash of the session that it names, by header or body.
+    pub session: Option<u64>,
+    /// Only these addresses may be picked.
+    pub subset: Option<&'a [&'a str]>,
+    /// How endpoints are compared.
+    pub pick: &'a PickOptions,
+    /// With every endpoint past these the request is turned away; `None` = it never is.
+    pub limits: Option<&'a OverloadOptions>,
+}
+
+/// Why a request was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsent {
+    /// It is left to the gateway.
+    Left(Fallback),
+    /// No endpoint can be picked.
+    Nobody,
+    /// Every endpoint is past its limits.
+    Overloaded,
+}
+
+impl From<Fallback> for Unsent {
+    fn from(reason: Fallback) -> Self {
+        Self::Left(reason)
+    }
+}
+
+/// A request that was sent to an endpoint: what is still to settle about it.
+#[derive(Debug)]
+pub struct Sent {
+    /// Where to.
+    pub slot: Slot,
+    /// Why there.
+    pub branch: Branch,
+    /// Predicted cached prompt tokens.
+    pub matched_tokens: f64,
+    /// Estimated prompt tokens.
+    pub prompt_tokens: f64,
+    /// Predicted time to the first token; of it, computing.
+    pub ttft_ms: Option<f64>,
+    pub(super) computing_ms: Option<f64>,
+    /// Moment of the decision.
+    pub at: Millis,
+    /// Hash of the model's name.
+    pub model: u64,
+    /// Blocks matched at the endpoint.
+    pub matched_blocks: u32,
+    pub(super) streams: bool,
+    pub(super) prompt_bytes: u64,
+    pub(super) blocks: Vec<BlockHash>,
+    pub(super) ticket: Option<Ticket>,
+    pub(super) tentative: bool,
+    /// No other worker's request was before it, so that its first token tells the endpoint's rate.
+    pub(super) is_alone: bool,
+    /// The share of the prompt that was guessed to be there, nobody here knowing where it is.
+    pub(super) guessed: Option<f64>,
+    /// Blocks before this one were not told to other workers: they know them.
+    pub(super) told_from: usize,
+    /// Another endpoint computes the prompt.
+    pub(super) is_prefilled: bool,
+    /// The same request there, until its prompt is computed.
+    pub(super) prefill: Option<Box<Sent>>,
+}
+
+impl Sent {
+    /// Whole blocks of the prompt.
+    #[must_use]
+    pub fn total_blocks(&self) -> usize {
+        self.blocks.len()
+    }
+}
+
+impl Pool {
+    /// What is about to be sent to an endpoint.
+    pub(super) fn sent(
+        &self,
+        to: &Entry,
+        branch: Branch,
+        ask: &Ask,
+        prompt: &Prompt,
+        blocks: Vec<BlockHash>,
+        now: Millis,
+    ) -> Sent {
+        let model = xxh3_64(prompt.model.as_bytes());
+        Sent {
+            slot: to.slot,
+            branch,
+            matched_tokens: self.matched_tokens(to.slot, prompt, self.bytes_per_token.of(model)),
+            prompt_tokens: ask.prompt_tokens,
+            ttft_ms: to.ttft_ms,
+            computing_ms: None,
+            at: now,
+            model,
+            matched_blocks: self.depths.of(to.slot),
+            streams: prompt.stream,
+            prompt_bytes: prompt.bytes,
+            blocks,
+            ticket: None,
+            tentative: false,
+            is_alone: true,
+            guessed: None,
+            told_from: 0,
+            is_prefilled: false,
+            prefill: None,
+        }
+    }
+
+    /// What a decision itself teaches.
+    pub(super) fn learn(&mut self, ask: &Ask, miss_tokens: f64) {
+        self.traffic
+            .decided(ask.later_turn, miss_tokens, self.ranked.told());
+        for candidate in &self.candidates {
+            if let Some(endpoint) = self.table.get_mut(candidate.slot) {
+                let signals = &candidate.signals;
+                let backlog = signals.prefill_tokens + signals.unseen_tokens;
+                endpoint.usual_backlog.observe(backlog);
+            }
+        }
+    }
+
+    /// Judges the home by what the index knows of a conversation; what it does not know its answer will tell.
+    pub(super) fn guess(&mut self, ask: &Ask, picked: Slot) -> Option<f64> {
+        let home = self.candidates.get(self.ranked.home()?)?;
+        if !ask.later_turn || ask.head_tokens <= 0.0 {
+            return None;
+        }
+        let known = self
+            .candidates
+            .iter()
+            .map(|candidate| candidate.matched_tokens);
+        if known.fold(0.0, f64::max) * 2.0 >= ask.head_tokens {
+            self.traffic
+                .found_at_home(home.matched_tokens * 2.0 >= ask.head_tokens);
+            return None;
+        }
+        (home.slot == picked).then(|| ask.head_tokens / ask.prompt_tokens)
+    }
+}
