@@ -55,7 +55,7 @@ impl Measured {
 
     /// Bytes, after checking that both accounts agree and that the bound holds.
     fn bytes(&self) -> u64 {
-        let allocated = (counting::held_bytes() - self.before) as u64;
+        let allocated = counting::held_bytes().wrapping_sub(self.before) as u64;
         let stats = self.index.stats();
         assert_eq!(allocated, stats.bytes);
         assert!(stats.pairs <= self.max_pairs);
