@@ -34,7 +34,7 @@ fn request(engine: &mut Engine, body: &[u8], now: Millis) -> [usize; 2] {
         session.body(piece);
     }
     let step = session.decide(engine, BodyEnd::Complete, now);
-    assert!(matches!(step, Step::Steer(_)), "{step:?}");
+    assert!(matches!(step, Step::Steer { .. }), "{step:?}");
     let decided = counting::calls();
     let served = Served {
         status: 200,
