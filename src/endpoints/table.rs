@@ -18,7 +18,7 @@ use super::role::Role;
 use super::scan::last_text::LastText;
 use super::{MAX_ENDPOINTS, Slot};
 use crate::clock::Millis;
-use crate::learn::{PrefillRate, Queueing, Trust, UsualBacklog};
+use crate::learn::{BacklogMean, PrefillRate, Queueing, Trust};
 use crate::number::to_f64;
 
 /// One endpoint: what the gateway says of it, what its engine says, what we sent it.
@@ -63,7 +63,7 @@ pub struct Endpoint {
     /// Learned share of a local miss that an outer KV tier answers, 0..=1.
     pub outer_hit_share: f64,
     /// The work that is usually ahead of a request here.
-    pub usual_backlog: UsualBacklog,
+    pub usual_backlog: BacklogMean,
     listing: u32,
 }
 
@@ -134,7 +134,7 @@ impl Endpoint {
             queueing: Queueing::default(),
             trust: Trust::default(),
             outer_hit_share: 0.0,
-            usual_backlog: UsualBacklog::default(),
+            usual_backlog: BacklogMean::default(),
             listing: 0,
         }
     }

@@ -126,13 +126,13 @@ impl Queueing {
 
 /// The work that decisions usually found ahead at an endpoint.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct UsualBacklog {
+pub struct BacklogMean {
     tokens: f64,
 }
 
 const BACKLOG_ALPHA: f64 = 0.02;
 
-impl UsualBacklog {
+impl BacklogMean {
     /// Uncached tokens ahead.
     #[must_use]
     pub fn tokens(self) -> f64 {

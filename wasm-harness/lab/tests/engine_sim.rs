@@ -1,6 +1,6 @@
 //! The engine simulator over real sockets.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use warmroute_lab::client::{Answer, BodyPlan, Call, Client, Protocol};
@@ -123,23 +123,26 @@ async fn one_prefill_at_a_time_first_come_first_served() {
     let mut tasks = Vec::new();
     for call in calls {
         let (client, authority) = (rig.client.clone(), authority.clone());
-        tasks.push(tokio::spawn(async move {
-            client.send(&authority, &call).await.unwrap()
-        }));
+        let start = Instant::now();
+        tasks.push((
+            start,
+            tokio::spawn(async move { client.send(&authority, &call).await.unwrap() }),
+        ));
         tokio::time::sleep(Duration::from_millis(15)).await;
     }
+    let begin = tasks[0].0;
     assert_eq!(rig.metric("vllm:num_requests_running").await, 1.0);
     assert_eq!(rig.metric("vllm:num_requests_waiting").await, 2.0);
     assert!(rig.metric("vllm:kv_cache_usage_perc").await < 1e-9);
     let mut first = Vec::new();
-    for task in tasks {
+    for (start, task) in tasks {
         let answer = task.await.unwrap();
         assert!(answer.headers_after < answer.first_bytes_after.unwrap());
-        first.push(answer.first_bytes_after.unwrap());
+        first.push(start + answer.first_bytes_after.unwrap() - begin);
     }
-    // Each waits for the prefills before it: 100 ms apiece, less its later start.
+    // Each waits for the prefills before it: 100 ms apiece.
     for (place, at) in first.iter().enumerate() {
-        let least = Duration::from_millis(100 + 80 * place as u64);
+        let least = Duration::from_millis(98 * (1 + place as u64));
         assert!(*at >= least, "{first:?}");
     }
 }
