@@ -52,12 +52,24 @@ pub enum Counter {
     ListingFailures,
     /// Entries of other workers' logs that were gone before they were read.
     ExchangeGaps,
+    /// Calls to the replicas' store.
+    ReplicaCalls,
+    /// Of these, failed or refused.
+    ReplicaFailures,
+    /// Bytes sent to the store.
+    ReplicaBytesOut,
+    /// Bytes that the store answered.
+    ReplicaBytesIn,
+    /// Log entries of other replicas that were gone before they were read.
+    ReplicaGaps,
+    /// What stood in the store and was no message of this version.
+    ReplicaForeign,
     /// Host calls that failed.
     HostCallFailures,
 }
 
 /// Counters without a label, in the order of their places.
-const PLAIN: [Counter; 17] = [
+const PLAIN: [Counter; 23] = [
     Counter::Requests,
     Counter::PromptTokens,
     Counter::PredictedHitTokens,
@@ -74,6 +86,12 @@ const PLAIN: [Counter; 17] = [
     Counter::ScrapeFailures,
     Counter::ListingFailures,
     Counter::ExchangeGaps,
+    Counter::ReplicaCalls,
+    Counter::ReplicaFailures,
+    Counter::ReplicaBytesOut,
+    Counter::ReplicaBytesIn,
+    Counter::ReplicaGaps,
+    Counter::ReplicaForeign,
     Counter::HostCallFailures,
 ];
 
@@ -119,6 +137,12 @@ impl Counter {
             Self::ScrapeFailures => "warmroute_scrape_failure_total",
             Self::ListingFailures => "warmroute_listing_failure_total",
             Self::ExchangeGaps => "warmroute_exchange_gap_total",
+            Self::ReplicaCalls => "warmroute_replica_call_total",
+            Self::ReplicaFailures => "warmroute_replica_failure_total",
+            Self::ReplicaBytesOut => "warmroute_replica_sent_bytes_total",
+            Self::ReplicaBytesIn => "warmroute_replica_received_bytes_total",
+            Self::ReplicaGaps => "warmroute_replica_gap_total",
+            Self::ReplicaForeign => "warmroute_replica_foreign_total",
             Self::HostCallFailures => "warmroute_host_call_failure_total",
         };
         plain.to_owned()

@@ -69,7 +69,12 @@ impl ConfigError {
             root if root == "." => String::new(),
             path => path,
         };
-        let value = value_at(error.path(), text);
+        // A password is never shown.
+        let value = if path.ends_with("replicas.password") {
+            String::new()
+        } else {
+            value_at(error.path(), text)
+        };
         let quoted = reason.split('`').nth(1).unwrap_or_default();
         if reason.starts_with("unknown field") {
             // Its value stays out of the message: it may be a secret of a later version's key.
