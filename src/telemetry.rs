@@ -174,16 +174,19 @@ pub enum Gauge {
     IndexPairs,
     /// Bytes that the index holds.
     IndexBytes,
+    /// Other replicas that are heard of.
+    Replicas,
 }
 
 impl Gauge {
     /// All gauges, in the order of their places.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Endpoints,
         Self::Inflight,
         Self::BacklogTokens,
         Self::IndexPairs,
         Self::IndexBytes,
+        Self::Replicas,
     ];
 
     /// The gauge's name as the gateway gets it.
@@ -195,6 +198,7 @@ impl Gauge {
             Self::BacklogTokens => "warmroute_backlog_tokens",
             Self::IndexPairs => "warmroute_index_pairs",
             Self::IndexBytes => "warmroute_index_bytes",
+            Self::Replicas => "warmroute_replicas",
         }
     }
 }

@@ -10,18 +10,21 @@ use crate::clock::Millis;
 use crate::engine::Engine;
 use crate::exchange::{FOLD_BLOCKS, RING, members};
 
-const MEMBERS: &str = "members";
+/// Shared value: who takes part.
+pub const MEMBERS: &str = "members";
 
 /// Blocks folded in at a tick: all that a ring can hold of a few busy workers.
 const FOLD_BLOCKS_A_TICK: usize = 32 * FOLD_BLOCKS;
 
-fn head_key(worker: &Worker, rule: usize, vm: u64, cluster: &str) -> String {
+/// Key of a member's head.
+pub fn head_key(worker: &Worker, rule: usize, vm: u64, cluster: &str) -> String {
     worker
         .identity
         .rule_key(rule, &format!("head/{vm}"), cluster)
 }
 
-fn segment_key(worker: &Worker, rule: usize, vm: u64, place: u32, cluster: &str) -> String {
+/// Key of a segment of a member's log.
+pub fn segment_key(worker: &Worker, rule: usize, vm: u64, place: u32, cluster: &str) -> String {
     worker
         .identity
         .rule_key(rule, &format!("log/{vm}/{place}"), cluster)

@@ -73,7 +73,7 @@ impl Stream {
             return None;
         };
         self.engine = Some(selected);
-        gateway::watch(&worker, selected, &place.cluster);
+        worker.watch(selected, &place.cluster);
         self.cluster = place.cluster;
         let (isolation, session_header, orca, candidates) = {
             let engine = worker.engines.get(selected)?.try_borrow().ok()?;
