@@ -2,8 +2,7 @@
 
 use core::fmt::Write as _;
 
-use serde_json::Value;
-use serde_path_to_error::{Path, Segment};
+use super::place::{Place, place};
 
 /// Why a configuration was refused. Nothing of a refused configuration takes effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,47 +50,43 @@ impl ConfigError {
         line
     }
 
-    /// A refusal by the reader, with the value looked up in the text.
-    pub(super) fn from_reader(
-        error: &serde_path_to_error::Error<serde_json::Error>,
-        text: &[u8],
-    ) -> Self {
-        let message = error.inner().to_string();
-        if !error.inner().is_data() {
+    /// A refusal by the reader, with its place looked up in the text.
+    pub(super) fn from_reader(error: &serde_json::Error, text: &[u8]) -> Self {
+        let message = error.to_string();
+        if !error.is_data() {
             return Self::new("", "", message, "write one JSON object");
         }
-        // serde_json adds the place in the text, which the path says better.
+        // The path says better where it is than a line and a column.
         let message = message
             .rsplit_once(" at line ")
             .map_or(message.as_str(), |(head, _)| head);
         let (reason, expected) = message.rsplit_once(", expected ").unwrap_or((message, ""));
-        let mut path = match error.path().to_string() {
-            root if root == "." => String::new(),
-            path => path,
-        };
-        // A password is never shown.
+        let Place { mut path, value } = place(
+            text,
+            error.line(),
+            error.column(),
+            reason.ends_with(" entries"),
+        );
         let value = if path.ends_with("replicas.password") {
-            String::new()
+            // Never shown.
+            Default::default()
         } else {
-            value_at(error.path(), text)
+            String::from_utf8_lossy(value)
         };
         let quoted = reason.split('`').nth(1).unwrap_or_default();
         if reason.starts_with("unknown field") {
             // Its value stays out of the message: it may be a secret of a later version's key.
             return Self::new(path, "", "unknown key", known_keys(quoted, expected));
         }
-        let verdict = [
-            ("missing field", "missing", "add it"),
-            ("duplicate field", "given twice", "keep one"),
-        ];
-        if let Some((_, reason, remedy)) =
-            verdict.iter().find(|(start, ..)| reason.starts_with(start))
-        {
+        if reason.starts_with("duplicate field") {
+            return Self::new(path, "", "given twice", "keep one");
+        }
+        if reason.starts_with("missing field") {
             if !path.is_empty() {
                 path.push('.');
             }
             path.push_str(quoted);
-            return Self::new(path, "", *reason, *remedy);
+            return Self::new(path, "", "missing", "add it");
         }
         let expected = if expected == "a boolean" {
             "true or false"
@@ -111,30 +106,6 @@ impl ConfigError {
             reason,
             format!("use {}", expected.replace(", ``", "").replace(" or ``", "")),
         )
-    }
-}
-
-/// The value that a path leads to, as compact JSON.
-fn value_at(path: &Path, text: &[u8]) -> String {
-    let Ok(root) = serde_json::from_slice::<Value>(text) else {
-        return String::new();
-    };
-    let mut at = &root;
-    for segment in path {
-        let next = match segment {
-            Segment::Seq { index } => at.get(*index),
-            Segment::Map { key } => at.get(key),
-            Segment::Enum { .. } | Segment::Unknown => None,
-        };
-        let Some(next) = next else {
-            return String::new();
-        };
-        at = next;
-    }
-    if core::ptr::eq(at, &root) {
-        String::new()
-    } else {
-        at.to_string()
     }
 }
 

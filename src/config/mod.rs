@@ -6,6 +6,7 @@
 
 mod error;
 pub mod pattern;
+mod place;
 mod resolve;
 mod rules;
 #[cfg(feature = "schema")]

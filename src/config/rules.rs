@@ -7,6 +7,8 @@
 //!
 //! Cost of `select`: one pass over the rules, a binary search in each list of routes.
 
+use serde::Deserialize as _;
+
 use super::Config;
 use super::error::ConfigError;
 use super::resolve;
@@ -182,7 +184,7 @@ fn split(mut text: ConfigText) -> Result<(ConfigText, Rules), ConfigError> {
 
 fn read(text: &[u8]) -> Result<ConfigText, ConfigError> {
     let mut reader = serde_json::Deserializer::from_slice(text);
-    let root: Object<ConfigText> = serde_path_to_error::deserialize(&mut reader)
+    let root = Object::<ConfigText>::deserialize(&mut reader)
         .map_err(|error| ConfigError::from_reader(&error, text))?;
     match reader.end() {
         Ok(()) => Ok(root.0),

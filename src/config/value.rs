@@ -206,31 +206,38 @@ fn number<'de, D: Deserializer<'de>>(
     expected: &'static str,
     allowed: fn(f64) -> bool,
 ) -> Result<f64, D::Error> {
-    struct Number(&'static str);
-    impl Visitor<'_> for Number {
-        type Value = f64;
-        fn expecting(&self, out: &mut fmt::Formatter) -> fmt::Result {
-            out.write_str(self.0)
-        }
-        fn visit_f64<E>(self, value: f64) -> Result<f64, E> {
+    from.deserialize_f64(NumberVisitor { expected, allowed })
+}
+
+struct NumberVisitor {
+    expected: &'static str,
+    allowed: fn(f64) -> bool,
+}
+
+impl Visitor<'_> for NumberVisitor {
+    type Value = f64;
+
+    fn expecting(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str(self.expected)
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<f64, E> {
+        if (self.allowed)(value) {
             Ok(value)
-        }
-        #[allow(clippy::cast_precision_loss)] // a weight or share keeps 53 bits
-        fn visit_u64<E>(self, value: u64) -> Result<f64, E> {
-            Ok(value as f64)
-        }
-        #[allow(clippy::cast_precision_loss)]
-        fn visit_i64<E>(self, value: i64) -> Result<f64, E> {
-            Ok(value as f64)
+        } else {
+            let expected = self.expected;
+            Err(E::custom(format_args!("out of range, expected {expected}")))
         }
     }
-    let value = from.deserialize_f64(Number(expected))?;
-    if allowed(value) {
-        Ok(value)
-    } else {
-        Err(D::Error::custom(format_args!(
-            "out of range, expected {expected}"
-        )))
+
+    #[allow(clippy::cast_precision_loss)] // a weight or share keeps 53 bits
+    fn visit_u64<E: Error>(self, value: u64) -> Result<f64, E> {
+        self.visit_f64(value as f64)
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn visit_i64<E: Error>(self, value: i64) -> Result<f64, E> {
+        self.visit_f64(value as f64)
     }
 }
 
