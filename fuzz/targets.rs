@@ -200,7 +200,7 @@ pub fn exchange(data: &[u8]) {
         member.read_head(piece);
         let mut budget = 64;
         let mut folded = 0;
-        member.read_segment(piece, &mut budget, |told| folded += told.blocks.len());
+        member.read_segment(piece, &mut budget, &mut |entry| folded += entry.blocks());
         assert!(folded <= bytes.len() / 8);
         let _ = member.wanted();
     }
@@ -223,7 +223,7 @@ pub fn exchange(data: &[u8]) {
     if let Some((_, segment)) = exchange.outbox.segment(vm) {
         let mut seen = Vec::new();
         let mut budget = usize::MAX;
-        reader.read_segment(&segment, &mut budget, |told| seen.push(told));
+        reader.read_segment(&segment, &mut budget, &mut |entry| seen.push(entry.told()));
         assert_eq!(seen.len(), 1);
         assert_eq!((seen[0].what, seen[0].name_hash), (What::Recorded, 7));
         assert!(seen[0].blocks.iter().eq(&blocks));

@@ -24,7 +24,7 @@ mod wire;
 use crate::clock::Millis;
 use crate::request::BlockHash;
 
-pub use wire::{Count, Told, What};
+pub use wire::{Count, Entry, Told, What};
 pub(crate) use wire::{u16_at, u32_at, u64_at};
 
 /// Format of heads and segments. Versions do not read each other.
@@ -125,12 +125,22 @@ impl Outbox {
 
     /// Adds an entry.
     pub fn tell(&mut self, what: What, name_hash: u64, blocks: &[BlockHash]) {
+        self.advance();
+        Told::write(what, name_hash, blocks, &mut self.entries);
+    }
+
+    /// Adds an entry of another log.
+    pub fn repeat(&mut self, entry: Entry<'_>) {
+        self.advance();
+        self.entries.extend_from_slice(entry.bytes);
+    }
+
+    fn advance(&mut self) {
         if self.is_full() {
             self.segment = self.segment.wrapping_add(1);
             self.first = self.next;
             self.entries.clear();
         }
-        Told::write(what, name_hash, blocks, &mut self.entries);
         self.next = self.next.wrapping_add(1);
         self.changed = true;
     }
@@ -258,7 +268,7 @@ impl Member {
         &mut self,
         bytes: &[u8],
         budget: &mut usize,
-        mut fold: impl FnMut(Told),
+        fold: &mut dyn FnMut(Entry<'_>),
     ) -> Option<u32> {
         let (header, mut entries) = bytes.split_first_chunk::<SEGMENT_HEADER_BYTES>()?;
         if header.first() != Some(&VERSION) || u64_at(header, 4) != self.vm {
@@ -281,14 +291,14 @@ impl Member {
             self.next = number;
         }
         self.segment = segment;
-        while let Some((told, rest)) = Told::read(entries) {
+        while let Some((entry, rest)) = Entry::read(entries) {
             if number == self.next {
                 if *budget == 0 {
                     return Some(missed);
                 }
-                *budget = budget.saturating_sub(told.blocks.len().max(1));
+                *budget = budget.saturating_sub(entry.blocks().max(1));
                 self.next = self.next.wrapping_add(1);
-                fold(told);
+                fold(entry);
             }
             entries = rest;
             number = number.wrapping_add(1);

@@ -103,6 +103,14 @@ impl Count {
     }
 }
 
+/// An entry as it stands in a log.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    what: What,
+    /// All of it.
+    pub bytes: &'a [u8],
+}
+
 impl Told {
     /// Adds an entry to `out`.
     pub(crate) fn write(what: What, name_hash: u64, blocks: &[BlockHash], out: &mut Vec<u8>) {
@@ -114,29 +122,40 @@ impl Told {
             out.extend(block.to_le_bytes());
         }
     }
+}
+
+impl<'a> Entry<'a> {
+    const HEADER_BYTES: usize = 11;
 
     /// The entry at the head of `bytes`, and what follows it.
-    pub(crate) fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
-        let (what, rest) = bytes.split_first()?;
+    pub(crate) fn read(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let header = bytes.first_chunk::<11>()?;
         let what = [What::Recorded, What::Withdrawn, What::Emptied]
             .into_iter()
-            .find(|known| *known as u8 == *what)?;
-        let (name, rest) = rest.split_first_chunk::<8>()?;
-        let (count, rest) = rest.split_first_chunk::<2>()?;
-        let size = usize::from(u16::from_le_bytes(*count)).checked_mul(8)?;
-        let (blocks, rest) = rest.split_at_checked(size)?;
-        let blocks = blocks
-            .chunks_exact(8)
-            .map(|block| u64_at(block, 0))
-            .collect();
-        Some((
-            Self {
-                what,
-                name_hash: u64::from_le_bytes(*name),
-                blocks,
-            },
-            rest,
-        ))
+            .find(|known| Some(&(*known as u8)) == header.first())?;
+        let size = usize::from(u16_at(header, 9)).checked_mul(8)?;
+        let (bytes, rest) = bytes.split_at_checked(size.checked_add(Self::HEADER_BYTES)?)?;
+        Some((Self { what, bytes }, rest))
+    }
+
+    /// How many blocks it tells.
+    #[must_use]
+    pub fn blocks(&self) -> usize {
+        self.bytes.len() / 8 - 1
+    }
+
+    /// What it says.
+    #[must_use]
+    pub fn told(&self) -> Told {
+        let blocks = self.bytes.get(Self::HEADER_BYTES..).unwrap_or_default();
+        Told {
+            what: self.what,
+            name_hash: u64_at(self.bytes, 1),
+            blocks: blocks
+                .chunks_exact(8)
+                .map(|block| u64_at(block, 0))
+                .collect(),
+        }
     }
 }
 

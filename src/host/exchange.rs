@@ -17,6 +17,7 @@ pub const MEMBERS: &str = "members";
 const FOLD_BLOCKS_A_TICK: usize = 32 * FOLD_BLOCKS;
 
 /// Key of a member's head.
+#[inline(never)]
 pub fn head_key(worker: &Worker, rule: usize, vm: u64, cluster: &str) -> String {
     worker
         .identity
@@ -24,6 +25,7 @@ pub fn head_key(worker: &Worker, rule: usize, vm: u64, cluster: &str) -> String 
 }
 
 /// Key of a segment of a member's log.
+#[inline(never)]
 pub fn segment_key(worker: &Worker, rule: usize, vm: u64, place: u32, cluster: &str) -> String {
     worker
         .identity

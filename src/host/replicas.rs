@@ -54,6 +54,7 @@ pub fn stores(plugin: &Plugin) -> impl Iterator<Item = StoreKind> {
 }
 
 /// Time passed for the VM that leads.
+#[cold]
 pub fn tick(worker: &Worker, now: Millis) {
     for (rule, link) in worker.links.iter().enumerate() {
         let (Some(link), Some(Ok(mut engine))) =
@@ -80,6 +81,7 @@ pub fn tick(worker: &Worker, now: Millis) {
 }
 
 /// Reads what the workers published since the last time.
+#[cold]
 fn gather(
     worker: &Worker,
     rule: usize,
@@ -116,30 +118,25 @@ fn gather(
 }
 
 /// Shows the workers what is known of the other replicas.
+#[cold]
 fn publish(worker: &Worker, rule: usize, replicas: &mut Replicas<gateway::Store>, now: Millis) {
     let member = replicas.member();
-    for publication in replicas.publications(now) {
-        let cluster = &publication.cluster;
-        // The log before the head, as workers do.
-        for (place, bytes) in &publication.segments {
-            let _ = abi::set_shared(
-                &segment_key(worker, rule, member, *place, cluster),
-                bytes,
-                0,
+    replicas.publish(now, &mut |cluster, place, bytes| {
+        let key = match place {
+            Some(place) => segment_key(worker, rule, member, place, cluster),
+            None => head_key(worker, rule, member, cluster),
+        };
+        let _ = abi::set_shared(&key, bytes, 0);
+        if place.is_none() {
+            shared::update(
+                &worker.identity.rule_key(rule, MEMBERS, cluster),
+                |current| members::join(current, member, |_| false),
             );
         }
-        let _ = abi::set_shared(
-            &head_key(worker, rule, member, cluster),
-            &publication.head,
-            0,
-        );
-        shared::update(
-            &worker.identity.rule_key(rule, MEMBERS, cluster),
-            |current| members::join(current, member, |_| false),
-        );
-    }
+    });
 }
 
+#[cold]
 fn ask(
     worker: &Worker,
     rule: usize,
@@ -159,6 +156,7 @@ fn ask(
 }
 
 /// The store's answer, `None` = there is none.
+#[cold]
 pub fn answered(
     worker: &Worker,
     rule: usize,

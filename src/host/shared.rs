@@ -33,6 +33,7 @@ impl Identity {
     }
 
     /// A key under one of its rules.
+    #[inline(never)]
     pub fn rule_key(&self, engine: usize, name: &str, cluster: &str) -> String {
         format!("{}/{engine}/{name}/{cluster}", self.keys)
     }

@@ -8,11 +8,10 @@
 //!
 //! Cost: O(bytes).
 
-use base64::prelude::{BASE64_STANDARD, Engine as _};
-use serde::Deserialize;
-
+use super::base64;
 use super::store::{Query, Store, Trouble, What};
 use crate::clock::Millis;
+use crate::raw_json;
 
 /// Messages of one replica that are there at a time.
 const RING: u32 = 16;
@@ -36,8 +35,8 @@ pub struct Etcd {
 impl Store for Etcd {
     fn new(group: &str) -> Self {
         Self {
-            // No group's prefix begins another one's.
-            prefix: format!("warmroute/1/{}/", group.replace('/', "%2F")),
+            // With its length no group's prefix begins another one's.
+            prefix: format!("warmroute/1/{}/{group}/", group.len()),
             lease: None,
             kept_at: None,
             revision: None,
@@ -71,19 +70,19 @@ impl Store for Etcd {
     fn put(&mut self, process: u64, number: u32, message: &[u8]) -> Option<Query> {
         let lease = self.lease?;
         let key = format!("{}{process:016x}/{}", self.prefix, number % RING);
-        let (key, value) = (BASE64_STANDARD.encode(key), BASE64_STANDARD.encode(message));
+        let (key, value) = (base64::encode(key.as_bytes()), base64::encode(message));
         let body = format!(r#"{{"key":"{key}","value":"{value}","lease":"{lease}"}}"#);
         Some(query(What::Put, "/v3/kv/put", body))
     }
 
     fn read(&mut self) -> Option<Query> {
         let from = self.revision?.saturating_add(1);
-        let key = BASE64_STANDARD.encode(&self.prefix);
+        let key = base64::encode(self.prefix.as_bytes());
         // All keys that begin with the prefix: up to the one with its `/` replaced by the next character.
         let mut end = self.prefix.clone();
         end.pop();
         end.push('0');
-        let end = BASE64_STANDARD.encode(end);
+        let end = base64::encode(end.as_bytes());
         let body = format!(
             r#"{{"key":"{key}","range_end":"{end}","min_mod_revision":"{from}","sort_target":"MOD","sort_order":"ASCEND","limit":"{MAX_READ}"}}"#
         );
@@ -108,32 +107,39 @@ impl Store for Etcd {
             }
             return Err(Trouble(format!("it answers HTTP {status}")));
         }
-        let answer: Answer<'_> = serde_json::from_slice(body).map_err(|_| Trouble::unreadable())?;
-        let revision = answer.header.revision.parse().ok();
+        let mut answer = Answer::default();
+        let mut last = 0;
+        for (key, value) in pairs(body) {
+            let number = || core::str::from_utf8(value).ok()?.parse().ok();
+            match key {
+                b"revision" => answer.revision = number(),
+                b"ID" => answer.id = number(),
+                b"TTL" => answer.is_alive = value != b"0",
+                b"mod_revision" => last = number().unwrap_or(last),
+                b"value" if what == What::Read => {
+                    answer.entries = answer.entries.saturating_add(1);
+                    take(&base64::decode(value).unwrap_or_default());
+                }
+                _ => {}
+            }
+        }
+        let known = if what == What::Keep {
+            answer.id
+        } else {
+            answer.revision
+        };
+        let known = known.ok_or_else(Trouble::unreadable)?;
         match what {
-            What::Keep => {
-                let (id, ttl) = answer
-                    .result
-                    .map_or((answer.id, answer.ttl), |kept| (kept.id, kept.ttl));
-                // One that is over has no time to live.
-                self.lease = id.parse().ok().filter(|_| !matches!(ttl, "" | "0"));
+            // One that is over has no time to live.
+            What::Keep => self.lease = answer.is_alive.then_some(known),
+            // A place behind our own message is one of a store that lost what it had.
+            What::Put if self.revision.is_none_or(|reached| reached > known) => {
+                self.revision = Some(known);
             }
-            What::Put => {
-                let now = revision.ok_or_else(Trouble::unreadable)?;
-                // A place behind our own message is one of a store that lost what it had.
-                if self.revision.is_none_or(|known| known > now) {
-                    self.revision = Some(now);
-                }
-            }
+            What::Put => {}
             What::Read => {
-                let mut reached = revision;
-                for entry in &answer.kvs {
-                    if answer.more {
-                        reached = entry.mod_revision.parse().ok();
-                    }
-                    take(&BASE64_STANDARD.decode(entry.value).unwrap_or_default());
-                }
-                self.revision = self.revision.max(reached);
+                let is_all = answer.entries < MAX_READ;
+                self.revision = self.revision.max(Some(if is_all { known } else { last }));
             }
         }
         Ok(())
@@ -148,42 +154,31 @@ fn query(what: What, path: &'static str, body: String) -> Query {
     }
 }
 
-/// What any of the calls answers. Nothing in it needs escapes, so all is borrowed.
-#[derive(Deserialize)]
-struct Answer<'a> {
-    #[serde(default, borrow)]
-    header: Header<'a>,
-    #[serde(default, borrow)]
-    kvs: Vec<Entry<'a>>,
-    #[serde(default)]
-    more: bool,
-    #[serde(default, rename = "ID")]
-    id: &'a str,
-    #[serde(default, rename = "TTL")]
-    ttl: &'a str,
-    /// A lease that was kept alive: one of a stream of answers.
-    #[serde(borrow)]
-    result: Option<Lease<'a>>,
+/// What an answer says, whichever call it is for.
+#[derive(Default)]
+struct Answer {
+    revision: Option<u64>,
+    id: Option<u64>,
+    is_alive: bool,
+    entries: usize,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Header<'a> {
-    revision: &'a str,
-}
-
-#[derive(Deserialize)]
-struct Entry<'a> {
-    mod_revision: &'a str,
-    #[serde(default)]
-    value: &'a str,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Lease<'a> {
-    #[serde(rename = "ID")]
-    id: &'a str,
-    #[serde(rename = "TTL")]
-    ttl: &'a str,
+/// The members of all objects in a JSON text whose values are strings, in order. All that is wanted of etcd's
+/// answers is such, needs no escapes, and has a name of its own at any depth; typed readers would be several
+/// times as large in the plugin.
+fn pairs(mut text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    core::iter::from_fn(move || {
+        loop {
+            let at = text.iter().position(|byte| *byte == b'"')?;
+            let (key, behind) = raw_json::string(text.get(at..)?)?;
+            text = behind;
+            let value = behind.trim_ascii_start().strip_prefix(b":");
+            if let Some((value, behind)) =
+                value.and_then(|v| raw_json::string(v.trim_ascii_start()))
+            {
+                text = behind;
+                return Some((key, value));
+            }
+        }
+    })
 }

@@ -20,6 +20,7 @@
 //!
 //! Cost: per interval two calls, O(own new records), and O(records of all others).
 
+mod base64;
 pub mod etcd;
 mod gathered;
 pub mod message;
@@ -27,12 +28,11 @@ mod others;
 pub mod redis;
 pub mod store;
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
-
 use crate::clock::Millis;
 use crate::config::ReplicaOptions;
-use crate::exchange::{Count, EXPIRY_MS, Member, Outbox};
+use crate::exchange::{EXPIRY_MS, Entry, Member, Outbox};
 use crate::number::millis;
+use crate::pick::rendezvous;
 use crate::telemetry::{Counter, Telemetry};
 use gathered::Gathered;
 use message::Header;
@@ -51,7 +51,8 @@ const QUIET_MS: u64 = 60_000;
 /// What a cluster is called among replicas: those of the same rule of the same configuration are one.
 #[must_use]
 pub fn scope(rule: u64, cluster: &str) -> u64 {
-    xxh3_64_with_seed(cluster.as_bytes(), rule)
+    let bytes = cluster.bytes().map(u64::from);
+    bytes.fold(rule, rendezvous::weight)
 }
 
 /// Whether a member of the exchange stands for other replicas.
@@ -104,15 +105,15 @@ struct Cluster {
     full: Vec<(u32, Vec<u8>)>,
 }
 
-/// What the workers of the process are to find under a cluster's keys.
-#[derive(Debug, PartialEq)]
-pub struct Publication {
-    /// The cluster.
-    pub cluster: Box<str>,
-    /// Segments of the log, with their places in the ring.
-    pub segments: Vec<(u32, Vec<u8>)>,
-    /// The head, to be written after them.
-    pub head: Vec<u8>,
+impl Cluster {
+    /// Tells the workers what another replica told.
+    fn repeat(&mut self, entry: Entry<'_>, member: u64) {
+        // A segment is shown before it is left.
+        if self.inbox.is_full() {
+            self.full.extend(self.inbox.segment(member));
+        }
+        self.inbox.repeat(entry);
+    }
 }
 
 impl<S: Store> Replicas<S> {
@@ -272,17 +273,12 @@ impl<S: Store> Replicas<S> {
             Some((status, body)) => {
                 let size = u64::try_from(body.len()).unwrap_or(0);
                 telemetry.add(Counter::ReplicaBytesIn, size);
+                let member = self.member();
                 let (others, clusters) = (&mut self.others, &mut self.clusters);
                 self.store.answer(what, status, body, &mut |message| {
-                    others.take(message, telemetry, now, |scope, told| {
+                    others.take(message, telemetry, now, &mut |scope, entry| {
                         if let Some(cluster) = clusters.iter_mut().find(|c| c.scope == scope) {
-                            // A segment is shown before it is left.
-                            if cluster.inbox.is_full() {
-                                cluster.full.extend(
-                                    cluster.inbox.segment(REPLICAS_BIT | self.header.leader),
-                                );
-                            }
-                            cluster.inbox.tell(told.what, told.name_hash, &told.blocks);
+                            cluster.repeat(entry, member);
                         }
                     });
                 })
@@ -310,21 +306,18 @@ impl<S: Store> Replicas<S> {
         self.news.take()
     }
 
-    /// What the workers of the process are to see now.
-    pub fn publications(&mut self, now: Millis) -> Vec<Publication> {
+    /// Shows the workers of the process what is known: hands each cluster's segments of the log, with their places
+    /// in the ring, and then its head, without one, to `write`.
+    pub fn publish(&mut self, now: Millis, write: &mut dyn FnMut(&str, Option<u32>, &[u8])) {
         let member = self.member();
-        let mut publications = Vec::new();
         for cluster in &mut self.clusters {
-            let counts: Vec<Count> = self.others.counts(cluster.scope, now);
-            let mut segments = core::mem::take(&mut cluster.full);
-            segments.extend(cluster.inbox.segment(member));
-            publications.push(Publication {
-                cluster: cluster.name.clone(),
-                segments,
-                head: cluster.inbox.head(member, counts.into_iter(), now),
-            });
+            for (place, bytes) in cluster.full.drain(..).chain(cluster.inbox.segment(member)) {
+                write(&cluster.name, Some(place), &bytes);
+            }
+            let counts = self.others.counts(cluster.scope, now);
+            let head = cluster.inbox.head(member, counts.into_iter(), now);
+            write(&cluster.name, None, &head);
         }
-        publications
     }
 
     /// Other replicas that are not silent.

@@ -11,7 +11,7 @@
 use super::gathered::add;
 use super::message::{self, Header, Section};
 use crate::clock::Millis;
-use crate::exchange::{Count, EXPIRY_MS, Told};
+use crate::exchange::{Count, EXPIRY_MS, Entry};
 use crate::telemetry::{Counter, Telemetry};
 
 /// Replicas that are listened to at most.
@@ -57,7 +57,7 @@ impl Others {
         bytes: &[u8],
         telemetry: &mut Telemetry,
         now: Millis,
-        mut told: impl FnMut(u64, &Told),
+        told: &mut dyn FnMut(u64, Entry<'_>),
     ) {
         let Some((header, sections)) = message::read(bytes) else {
             telemetry.add(Counter::ReplicaForeign, 1);
@@ -81,7 +81,7 @@ impl Others {
             heard.counts.clear();
         }
         for section in &sections {
-            let missed = replica.section(section, now, &mut told);
+            let missed = replica.section(section, now, told);
             telemetry.add(Counter::ReplicaGaps, u64::from(missed));
         }
     }
@@ -138,7 +138,7 @@ impl Replica {
         &mut self,
         section: &Section<'_>,
         now: Millis,
-        told: &mut impl FnMut(u64, &Told),
+        told: &mut dyn FnMut(u64, Entry<'_>),
     ) -> u32 {
         let known = self.clusters.iter().position(|c| c.scope == section.scope);
         if known.is_none() {
@@ -170,9 +170,9 @@ impl Replica {
         let missed = section.first.wrapping_sub(heard.next);
         heard.next = section.first;
         let mut rest = section.entries;
-        while let Some((entry, behind)) = Told::read(rest) {
+        while let Some((entry, behind)) = Entry::read(rest) {
             heard.next = heard.next.wrapping_add(1);
-            told(section.scope, &entry);
+            told(section.scope, entry);
             rest = behind;
         }
         missed

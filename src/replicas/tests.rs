@@ -6,7 +6,7 @@ use super::message::{MAX_BYTES, Section};
 use super::redis::Redis;
 use super::*;
 use crate::config::{Secret, StoreKind};
-use crate::exchange::{RING, Told, What as Event};
+use crate::exchange::{Count, RING, Told, What as Event};
 use core::time::Duration;
 
 fn options() -> ReplicaOptions {
@@ -24,6 +24,7 @@ fn options() -> ReplicaOptions {
 struct Process {
     replicas: Replicas<Redis>,
     worker: Outbox,
+    ring: Vec<Vec<u8>>,
     telemetry: Telemetry,
 }
 
@@ -34,6 +35,7 @@ impl Process {
         Self {
             replicas: Replicas::new(&options(), 0, process, 1),
             worker: Outbox::default(),
+            ring: vec![Vec::new(); RING as usize],
             telemetry: Telemetry::default(),
         }
     }
@@ -104,15 +106,21 @@ fn stream(messages: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// What a worker hears from the member that stands for the replicas.
-fn heard(publication: &Publication, member: u64, ring: &mut [Vec<u8>]) -> (Member, Vec<Told>) {
+fn heard(process: &mut Process, now: Millis) -> (Member, Vec<Told>) {
+    let member = process.replicas.member();
     let (mut reader, mut told) = (Member::new(member), Vec::new());
-    assert!(reader.read_head(&publication.head));
-    for (place, bytes) in &publication.segments {
-        ring[*place as usize].clone_from(bytes);
-    }
+    let ring = &mut process.ring;
+    process.replicas.publish(now, &mut |cluster, place, bytes| {
+        assert_eq!(cluster, CLUSTER);
+        match place {
+            Some(place) => ring[place as usize] = bytes.to_vec(),
+            None => assert!(reader.read_head(bytes)),
+        }
+    });
     while let Some(place) = reader.wanted() {
-        let read = reader.read_segment(&ring[place as usize], &mut usize::MAX.clone(), |t| {
-            told.push(t)
+        let mut no_budget = usize::MAX;
+        let read = reader.read_segment(&ring[place as usize], &mut no_budget, &mut |entry| {
+            told.push(entry.told());
         });
         if read.is_none() {
             break;
@@ -130,9 +138,7 @@ fn what_one_replica_has_another_ones_workers_hear() {
     let now = Millis(65_020);
     two.replicas.lead([CLUSTER].into_iter(), now);
     two.answer(What::Read, Some(&stream(&[message])), now);
-    let publication = two.replicas.publications(now).remove(0);
-    let mut ring = vec![Vec::new(); RING as usize];
-    let (reader, told) = heard(&publication, two.replicas.member(), &mut ring);
+    let (reader, told) = heard(&mut two, now);
     assert_eq!(told.len(), 1);
     assert_eq!((told[0].name_hash, &*told[0].blocks), (7, &[1, 2, 3][..]));
     assert_eq!(reader.counts.len(), 1);
@@ -141,8 +147,7 @@ fn what_one_replica_has_another_ones_workers_hear() {
     assert_eq!(two.replicas.alive(now), 1);
     // Silent: it has nothing in flight any more.
     let later = now.plus(EXPIRY_MS);
-    let publication = two.replicas.publications(later).remove(0);
-    let (reader, _) = heard(&publication, two.replicas.member(), &mut ring);
+    let (reader, _) = heard(&mut two, later);
     assert_eq!((reader.counts.len(), two.replicas.alive(later)), (0, 0));
 }
 
@@ -162,9 +167,7 @@ fn own_messages_old_ones_and_foreign_bytes_change_nothing() {
         b"wrr2".to_vec(),
     ];
     one.answer(What::Read, Some(&stream(&bodies)), Millis(5_010));
-    let publication = one.replicas.publications(Millis(5_010)).remove(0);
-    let mut ring = vec![Vec::new(); RING as usize];
-    let (_, told) = heard(&publication, one.replicas.member(), &mut ring);
+    let (_, told) = heard(&mut one, Millis(5_010));
     assert_eq!(told.len(), 1, "its own and the second copy are not told");
     assert_eq!(one.counted(Counter::ReplicaForeign), 2);
 }
@@ -197,9 +200,7 @@ fn what_was_lost_or_did_not_fit_is_counted() {
     two.replicas.lead([CLUSTER].into_iter(), Millis(5_300));
     two.answer(What::Read, Some(&stream(&messages)), Millis(5_300));
     assert_eq!(two.counted(Counter::ReplicaGaps), 1 + 7);
-    let publication = two.replicas.publications(Millis(5_300)).remove(0);
-    let mut ring = vec![Vec::new(); RING as usize];
-    let (_, told) = heard(&publication, two.replicas.member(), &mut ring);
+    let (_, told) = heard(&mut two, Millis(5_300));
     assert_eq!(told.len(), 12, "over several segments");
 }
 
@@ -328,7 +329,7 @@ fn etcd_is_asked_and_read() {
     assert_eq!(put.path, "/v3/kv/put");
     assert_eq!(
         String::from_utf8(put.bytes).unwrap(),
-        r#"{"key":"d2FybXJvdXRlLzEvZy8wMDAwMDAwMDAwMDAwMDAxLzI=","value":"bQ==","lease":"77"}"#
+        r#"{"key":"d2FybXJvdXRlLzEvMS9nLzAwMDAwMDAwMDAwMDAwMDEvMg==","value":"bQ==","lease":"77"}"#
     );
     assert_eq!(etcd.read(), None);
     answer(
@@ -341,15 +342,23 @@ fn etcd_is_asked_and_read() {
     let read = etcd.read().unwrap();
     assert_eq!(
         String::from_utf8(read.bytes).unwrap(),
-        r#"{"key":"d2FybXJvdXRlLzEvZy8=","range_end":"d2FybXJvdXRlLzEvZzA=","min_mod_revision":"41","sort_target":"MOD","sort_order":"ASCEND","limit":"64"}"#
+        r#"{"key":"d2FybXJvdXRlLzEvMS9nLw==","range_end":"d2FybXJvdXRlLzEvMS9nMA==","min_mod_revision":"41","sort_target":"MOD","sort_order":"ASCEND","limit":"64"}"#
     );
-    answer(&mut etcd, What::Read, 200, r#"{"header":{"revision":"50"},"kvs":[{"key":"a","create_revision":"1","mod_revision":"43","version":"2","value":"bQ==","lease":"9"},{"mod_revision":"44"}],"more":true,"count":"9"}"#).unwrap();
+    let entry = r#"{"key":"a","create_revision":"1","mod_revision":"43","version":"2","value":"bQ==","lease":"9"}"#;
+    let some = |count: usize| {
+        let entries = vec![entry; count].join(", ");
+        format!(r#"{{"header":{{"revision":"50"}},"kvs":[{entries}],"more":true,"count":"90"}}"#)
+    };
+    answer(&mut etcd, What::Read, 200, &some(64)).unwrap();
     assert!(
         String::from_utf8(etcd.read().unwrap().bytes)
             .unwrap()
-            .contains(r#""45""#),
-        "there is more"
+            .contains(r#""44""#),
+        "there may be more"
     );
+    answer(&mut etcd, What::Read, 200, &some(1)).unwrap();
+    let read = etcd.read().unwrap();
+    assert!(String::from_utf8(read.bytes).unwrap().contains(r#""51""#));
     answer(
         &mut etcd,
         What::Read,
@@ -383,7 +392,7 @@ fn etcd_is_asked_and_read() {
     let refused = answer(&mut etcd, What::Put, 404, r#"{"error":"x","code":5}"#);
     assert_eq!(refused, Err(Trouble("it answers HTTP 404".to_owned())));
     assert!(answer(&mut etcd, What::Read, 200, "<html>").is_err());
-    assert_eq!(taken, [b"m".to_vec(), Vec::new()]);
+    assert_eq!(taken, vec![b"m".to_vec(); 65]);
 }
 
 #[test]
@@ -400,9 +409,36 @@ fn any_bytes_can_be_a_message() {
             bytes[at] = rng.u8(..);
         }
         bytes.truncate(rng.usize(..=bytes.len()));
-        others.take(&bytes, &mut telemetry, Millis(now), |_, _| {});
+        others.take(&bytes, &mut telemetry, Millis(now), &mut |_, _| {});
         assert!(others.alive(Millis(now)) <= others::MAX_REPLICAS);
     }
     let (_, sections) = message::read(&good).unwrap();
     assert!(matches!(sections[..], [Section { first: 0, .. }]));
+}
+
+#[test]
+fn base64_is_what_rfc_4648_says() {
+    for (bytes, text) in [
+        ("", ""),
+        ("f", "Zg=="),
+        ("fo", "Zm8="),
+        ("foo", "Zm9v"),
+        ("foob", "Zm9vYg=="),
+        ("fooba", "Zm9vYmE="),
+        ("foobar", "Zm9vYmFy"),
+    ] {
+        assert_eq!(base64::encode(bytes.as_bytes()), text);
+    }
+    assert_eq!(base64::encode(&[0xfb, 0xff, 0xbf]), "+/+/");
+    let mut rng = fastrand::Rng::with_seed(2);
+    for size in 0..200 {
+        let bytes: Vec<u8> = (0..size).map(|_| rng.u8(..)).collect();
+        assert_eq!(
+            base64::decode(base64::encode(&bytes).as_bytes()),
+            Some(bytes)
+        );
+    }
+    for wrong in ["Zg=", "Z", "Z===", "Zm9v!", "Zm 9v"] {
+        assert_eq!(base64::decode(wrong.as_bytes()), None, "{wrong}");
+    }
 }
