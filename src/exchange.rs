@@ -107,8 +107,9 @@ impl Exchange {
 }
 
 /// This VM's side: its log.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Outbox {
+    segment_bytes: usize,
     next: u32,
     segment: u32,
     first: u32,
@@ -116,11 +117,30 @@ pub struct Outbox {
     changed: bool,
 }
 
+impl Default for Outbox {
+    fn default() -> Self {
+        Self::new(SEGMENT_BYTES)
+    }
+}
+
 impl Outbox {
+    /// An empty log whose segments are full from so many bytes on.
+    #[must_use]
+    pub fn new(segment_bytes: usize) -> Self {
+        Self {
+            segment_bytes,
+            next: 0,
+            segment: 0,
+            first: 0,
+            entries: Vec::new(),
+            changed: false,
+        }
+    }
+
     /// Whether the next entry begins another segment.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.entries.len() >= SEGMENT_BYTES
+        self.entries.len() >= self.segment_bytes
     }
 
     /// Adds an entry.

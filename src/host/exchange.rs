@@ -13,8 +13,8 @@ use crate::exchange::{FOLD_BLOCKS, RING, members};
 /// Shared value: who takes part.
 pub const MEMBERS: &str = "members";
 
-/// Blocks folded in at a tick: all that a ring can hold of a few busy workers.
-const FOLD_BLOCKS_A_TICK: usize = 32 * FOLD_BLOCKS;
+/// Blocks folded in at a tick: all that a ring can hold of a few busy workers, or what many replicas told.
+const FOLD_BLOCKS_A_TICK: usize = 128 * FOLD_BLOCKS;
 
 /// Key of a member's head.
 #[inline(never)]

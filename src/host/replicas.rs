@@ -17,12 +17,15 @@ use crate::telemetry::Telemetry;
 
 /// A store that does not answer is prepared for anew this often.
 const CONNECT_PERIOD_MS: u64 = 1_000;
+/// A VM whose calls the gateway refuses does not lead for so long: longer than a lease.
+const STEP_DOWN_MS: u64 = 5_000;
 
 /// One rule's side of it.
 pub struct Link {
     replicas: RefCell<Replicas<gateway::Store>>,
     is_ready: Cell<bool>,
     connected_at: Cell<Millis>,
+    refused_at: Cell<Millis>,
 }
 
 impl Link {
@@ -35,7 +38,13 @@ impl Link {
             replicas: RefCell::new(replicas),
             is_ready: Cell::new(false),
             connected_at: Cell::new(Millis(0)),
+            refused_at: Cell::new(Millis(0)),
         })
+    }
+
+    /// Whether the gateway refused this VM a call of late: another thread's VM may be let.
+    pub fn is_refused(&self, now: Millis) -> bool {
+        now.since(self.refused_at.get()) < STEP_DOWN_MS
     }
 
     /// Other replicas that are not silent.
@@ -150,6 +159,9 @@ fn ask(
         link.is_ready.set(gateway::connect(options).is_ok());
     }
     let token = gateway::ask(options, query);
+    if token.is_err() {
+        link.refused_at.set(now);
+    }
     if worker.made(token, rule, Out::Store(query.what)).is_some() {
         answered(worker, rule, query.what, None, now);
     }

@@ -140,8 +140,10 @@ impl Worker {
 
     fn tick(&self) {
         let now = now();
-        let has_links = self.links.iter().any(Option::is_some);
-        if (gateway::DISCOVERS || has_links) && self.identity.leads(now) {
+        let mut links = self.links.iter().flatten().peekable();
+        let may_lead = gateway::DISCOVERS
+            || (links.peek().is_some() && !links.any(|link| link.is_refused(now)));
+        if may_lead && self.identity.leads(now) {
             gateway::lead(self, now);
             replicas::tick(self, now);
         }

@@ -16,7 +16,7 @@ use crate::raw_json;
 /// Messages of one replica that are there at a time.
 const RING: u32 = 16;
 /// Messages read by one call at most.
-const MAX_READ: usize = 64;
+const MAX_READ: usize = 128;
 /// A replica's keys go when it was silent for so long.
 const LEASE_SECONDS: u32 = 15;
 const KEEP_PERIOD_MS: u64 = 5_000;

@@ -45,6 +45,8 @@ pub const TIMEOUT_MS: u32 = 1_000;
 const REPLICAS_BIT: u64 = 1 << 63;
 /// Clusters that are told at most.
 const MAX_CLUSTERS: usize = 64;
+/// Segment of the log that workers read: the ring of them holds what some fifty replicas tell in an interval.
+const INBOX_SEGMENT_BYTES: usize = 64 * 1024;
 /// The same trouble is said again when it came back after so long.
 const QUIET_MS: u64 = 60_000;
 
@@ -159,7 +161,7 @@ impl<S: Store> Replicas<S> {
                     name: name.into(),
                     scope: scope(self.rule, name),
                     gathered: Gathered::default(),
-                    inbox: Outbox::default(),
+                    inbox: Outbox::new(INBOX_SEGMENT_BYTES),
                     full: Vec::new(),
                 });
             }

@@ -15,7 +15,7 @@ use crate::clock::Millis;
 /// Messages in the stream, about.
 const MAX_LENGTH: &str = "1024";
 /// Messages read by one call at most.
-const MAX_READ: &str = "64";
+const MAX_READ: &str = "128";
 /// The stream goes when nothing kept it for so long.
 const EXPIRY: &str = "60000";
 const KEEP_PERIOD_MS: u64 = 20_000;

@@ -342,14 +342,14 @@ fn etcd_is_asked_and_read() {
     let read = etcd.read().unwrap();
     assert_eq!(
         String::from_utf8(read.bytes).unwrap(),
-        r#"{"key":"d2FybXJvdXRlLzEvMS9nLw==","range_end":"d2FybXJvdXRlLzEvMS9nMA==","min_mod_revision":"41","sort_target":"MOD","sort_order":"ASCEND","limit":"64"}"#
+        r#"{"key":"d2FybXJvdXRlLzEvMS9nLw==","range_end":"d2FybXJvdXRlLzEvMS9nMA==","min_mod_revision":"41","sort_target":"MOD","sort_order":"ASCEND","limit":"128"}"#
     );
     let entry = r#"{"key":"a","create_revision":"1","mod_revision":"43","version":"2","value":"bQ==","lease":"9"}"#;
     let some = |count: usize| {
         let entries = vec![entry; count].join(", ");
         format!(r#"{{"header":{{"revision":"50"}},"kvs":[{entries}],"more":true,"count":"90"}}"#)
     };
-    answer(&mut etcd, What::Read, 200, &some(64)).unwrap();
+    answer(&mut etcd, What::Read, 200, &some(128)).unwrap();
     assert!(
         String::from_utf8(etcd.read().unwrap().bytes)
             .unwrap()
@@ -392,7 +392,7 @@ fn etcd_is_asked_and_read() {
     let refused = answer(&mut etcd, What::Put, 404, r#"{"error":"x","code":5}"#);
     assert_eq!(refused, Err(Trouble("it answers HTTP 404".to_owned())));
     assert!(answer(&mut etcd, What::Read, 200, "<html>").is_err());
-    assert_eq!(taken, vec![b"m".to_vec(); 65]);
+    assert_eq!(taken, vec![b"m".to_vec(); 129]);
 }
 
 #[test]
@@ -441,4 +441,40 @@ fn base64_is_what_rfc_4648_says() {
     for wrong in ["Zg=", "Z", "Z===", "Zm9v!", "Zm 9v"] {
         assert_eq!(base64::decode(wrong.as_bytes()), None, "{wrong}");
     }
+}
+
+#[test]
+fn what_fifty_replicas_tell_in_an_interval_reaches_the_workers_whole() {
+    const OTHERS: u64 = 49;
+    let now = Millis(5_000);
+    let messages: Vec<Vec<u8>> = (2..2 + OTHERS)
+        .map(|process| {
+            // A hundred requests of 2 KB of new prompt each, as at 1,000 requests a second.
+            let mut entries = Vec::new();
+            for request in 0..100 {
+                let blocks: Vec<u64> = (0..9).map(|n| process << 32 | request << 8 | n).collect();
+                Told::write(Event::Recorded, 7, &blocks, &mut entries);
+            }
+            let header = Header {
+                process,
+                leader: 1,
+                number: 0,
+                at: now,
+            };
+            let count = Count {
+                name_hash: 7,
+                inflight: 1,
+                ..Count::default()
+            };
+            let mut message = message::begin(&header);
+            message::add(&mut message, scope(0, CLUSTER), 0, &[count], &entries);
+            message
+        })
+        .collect();
+    let mut one = Process::new(1);
+    one.replicas.lead([CLUSTER].into_iter(), now);
+    one.answer(What::Read, Some(&stream(&messages)), now);
+    let (reader, told) = heard(&mut one, now);
+    assert_eq!((told.len(), reader.counts[0].inflight), (4_900, 49));
+    assert_eq!(one.counted(Counter::ReplicaGaps), 0);
 }

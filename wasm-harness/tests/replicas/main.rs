@@ -7,7 +7,7 @@ use std::path::Path;
 
 use server::Redis;
 use warmroute_harness::host::{
-    Artifact, Gateway, Profile, StreamId, StreamSpec, UpstreamHost, Vm, header_map,
+    Artifact, Fault, Gateway, Nth, Profile, StreamId, StreamSpec, UpstreamHost, Vm, header_map,
 };
 
 const CLUSTER: &str = "engines";
@@ -289,6 +289,32 @@ fn a_leader_that_dies_is_followed_by_another_worker() {
         );
         assert_eq!(replicas[1].metric("warmroute_replicas"), 1);
     }
+}
+
+#[test]
+fn a_thread_whose_calls_the_gateway_refuses_lets_another_one_lead() {
+    let Some(redis) = Redis::start(&[]) else {
+        return;
+    };
+    let artifact = artifact();
+    let mut replicas = [0, 1].map(|number| Replica::start(&artifact, number, 2, &redis, ""));
+    // It ticks first, and so is the first to lead.
+    replicas[0].workers[0].add_fault(Fault {
+        function: "proxy_redis_call".to_owned(),
+        nth: Nth::Every,
+        status: 12,
+    });
+    for replica in &mut replicas {
+        replica.ask(0, &text(1, 10));
+    }
+    tick(&mut replicas, 5);
+    assert_eq!(replicas[0].metric("warmroute_replicas"), 0);
+    tick(&mut replicas, 40);
+    assert_eq!(replicas[0].metric("warmroute_replicas"), 1);
+    let first = replicas[0].ask(0, &text(55, 2_000));
+    tick(&mut replicas, 3);
+    let other = replicas[1].ask(0, &text(55, 2_000));
+    assert_eq!((other.picked, other.matched > 50), (first.picked, true));
 }
 
 #[test]
