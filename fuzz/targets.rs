@@ -277,7 +277,7 @@ fn answers<S: Store>(data: &[u8]) -> usize {
     replicas.answer(What::Read, Some((200, &body)), &mut telemetry, now);
     let mut heads = 0;
     replicas.publish(now, &mut |_, place, _| {
-        heads += usize::from(place.is_none())
+        heads += usize::from(place.is_none());
     });
     assert_eq!(heads, 1);
     replicas.alive(now)

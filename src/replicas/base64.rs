@@ -46,5 +46,5 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
             bytes.push(byte);
         }
     }
-    (text.len() % 4 == 0).then_some(bytes)
+    text.len().is_multiple_of(4).then_some(bytes)
 }

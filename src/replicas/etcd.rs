@@ -137,6 +137,7 @@ impl Store for Etcd {
                 self.revision = Some(known);
             }
             What::Put => {}
+            What::Read if self.revision > Some(known) => self.revision = Some(0),
             What::Read => {
                 let is_all = answer.entries < MAX_READ;
                 self.revision = self.revision.max(Some(if is_all { known } else { last }));

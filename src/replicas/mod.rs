@@ -49,6 +49,8 @@ const MAX_CLUSTERS: usize = 64;
 const INBOX_SEGMENT_BYTES: usize = 64 * 1024;
 /// The same trouble is said again when it came back after so long.
 const QUIET_MS: u64 = 60_000;
+/// Kinds of trouble that are said at most.
+const MAX_SAID: usize = 8;
 
 /// What a cluster is called among replicas: those of the same rule of the same configuration are one.
 #[must_use]
@@ -63,6 +65,9 @@ pub fn stands_for_replicas(member: u64) -> bool {
     member & REPLICAS_BIT != 0
 }
 
+/// Writes a cluster's segment of the log, at its place in the ring, or its head where there is no place.
+pub type Write<'a> = dyn FnMut(&str, Option<u32>, &[u8]) + 'a;
+
 /// The leader's side, for one rule of a configuration.
 #[derive(Debug)]
 pub struct Replicas<S> {
@@ -75,7 +80,7 @@ pub struct Replicas<S> {
     calls: [Call; 3],
     led_at: Millis,
     was_bare: bool,
-    said: Option<(Trouble, Millis)>,
+    said: Vec<(Trouble, Millis)>,
     news: Option<String>,
 }
 
@@ -137,7 +142,7 @@ impl<S: Store> Replicas<S> {
             calls: [Call::default(); 3],
             led_at: Millis(0),
             was_bare: false,
-            said: None,
+            said: Vec::new(),
             news: None,
         }
     }
@@ -246,7 +251,9 @@ impl<S: Store> Replicas<S> {
             }
         }
         let is_bare = message::is_bare(&bytes);
-        if core::mem::replace(&mut self.was_bare, is_bare) && is_bare {
+        // Without a place to read from one is put in any case: its answer tells where that is.
+        let was_bare = core::mem::replace(&mut self.was_bare, is_bare);
+        if was_bare && is_bare && self.store.read().is_some() {
             return None;
         }
         let (process, number) = (self.header.process, self.header.number);
@@ -293,14 +300,20 @@ impl<S: Store> Replicas<S> {
     }
 
     fn say(&mut self, trouble: Trouble, now: Millis) {
-        let is_old = |(said, at): &(Trouble, Millis)| *said == trouble && now.since(*at) < QUIET_MS;
-        if !self.said.as_ref().is_some_and(is_old) {
-            self.news = Some(format!(
-                "the replicas' store: {}; going on without",
-                trouble.0
-            ));
+        let is_room = self.said.len() < MAX_SAID;
+        let known = self.said.iter_mut().find(|(said, _)| *said == trouble);
+        let is_new = match known {
+            Some((_, at)) => now.since(core::mem::replace(at, now)) >= QUIET_MS,
+            None if is_room => {
+                self.said.push((trouble.clone(), now));
+                true
+            }
+            None => false,
+        };
+        if is_new {
+            let Trouble(why) = trouble;
+            self.news = Some(format!("the replicas' store: {why}; going on without"));
         }
-        self.said = Some((trouble, now));
     }
 
     /// Trouble that was not said yet, for the log.
@@ -308,9 +321,8 @@ impl<S: Store> Replicas<S> {
         self.news.take()
     }
 
-    /// Shows the workers of the process what is known: hands each cluster's segments of the log, with their places
-    /// in the ring, and then its head, without one, to `write`.
-    pub fn publish(&mut self, now: Millis, write: &mut dyn FnMut(&str, Option<u32>, &[u8])) {
+    /// Shows the workers of the process what is known: each cluster's new segments, then its head.
+    pub fn publish(&mut self, now: Millis, write: &mut Write<'_>) {
         let member = self.member();
         for cluster in &mut self.clusters {
             for (place, bytes) in cluster.full.drain(..).chain(cluster.inbox.segment(member)) {

@@ -222,6 +222,15 @@ fn an_idle_replica_is_quiet_and_a_call_a_kind_is_out() {
     one.put_answered("1000-2", Millis(3_101));
     assert!(one.put(0, Millis(3_200)).is_none());
     assert!(one.put(1, Millis(3_300)).is_some());
+    // One that begins while the store is down asks until it knows where the present is.
+    let mut idle = Process::new(2);
+    for at in [1_000, 1_100, 1_200] {
+        assert!(idle.put(0, Millis(at)).is_some());
+        idle.answer(What::Put, None, Millis(at));
+    }
+    assert!(idle.put(0, Millis(1_300)).is_some());
+    idle.put_answered("1000-1", Millis(1_301));
+    assert!(idle.put(0, Millis(1_400)).is_none());
 }
 
 #[test]
@@ -247,7 +256,15 @@ fn trouble_is_said_once() {
             .unwrap()
             .contains("cannot be reached")
     );
-    assert_eq!(one.counted(Counter::ReplicaFailures), 3);
+    // The two in turn are no news either; what came back after a minute is.
+    for at in 4..100 {
+        one.answer(What::Put, Some(b"-NOAUTH x\r\n"), Millis(at));
+        one.answer(What::Read, None, Millis(at));
+        assert_eq!(one.replicas.take_news(), None);
+    }
+    one.answer(What::Read, None, Millis(60_200));
+    assert!(one.replicas.take_news().is_some());
+    assert_eq!(one.counted(Counter::ReplicaFailures), 3 + 2 * 96 + 1);
 }
 
 #[test]
@@ -315,7 +332,7 @@ fn etcd_is_asked_and_read() {
     let mut taken = Vec::new();
     let mut answer = |etcd: &mut Etcd, what, status, body: &str| {
         etcd.answer(what, status, body.as_bytes(), &mut |message| {
-            taken.push(message.to_vec())
+            taken.push(message.to_vec());
         })
     };
     answer(
@@ -377,6 +394,13 @@ fn etcd_is_asked_and_read() {
             .unwrap()
             .contains(r#""4""#),
         "it lost its data"
+    );
+    let lower = r#"{"header":{"revision":"2"}}"#;
+    answer(&mut etcd, What::Read, 200, lower).unwrap();
+    let read = etcd.read().unwrap();
+    assert!(
+        String::from_utf8(read.bytes).unwrap().contains(r#":"1","#),
+        "and again"
     );
     let kept = r#"{"result":{"header":{"revision":"3"},"ID":"77","TTL":"15"}}"#;
     answer(&mut etcd, What::Keep, 200, kept).unwrap();
