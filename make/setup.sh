@@ -161,8 +161,8 @@ install_stopped() { # package unit
   apt_install "$1" || done=1
   [ -z "$made" ] || rm -f "$policy"
   [ "$done" = 0 ] || return 1
-  if command -v deb-systemd-helper >/dev/null; then
-    deb-systemd-helper disable "$2" >/dev/null 2>&1 || true
+  if command -v systemctl >/dev/null; then
+    systemctl disable "$2" >/dev/null 2>&1 || true
   fi
 }
 
