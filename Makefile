@@ -20,7 +20,7 @@ HARNESS := cargo run --quiet --profile native -p warmroute-harness
 help: ## List every target
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Find or install what is needed: a wasm32 Rust and a real Envoy
+setup: ## Find or install what is needed: a wasm32 Rust, a real Envoy, stores for tests
 	@make/setup.sh
 
 build: setup ## Build dist/warmroute-envoy.wasm and dist/warmroute-higress.wasm

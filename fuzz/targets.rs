@@ -7,12 +7,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use warmroute::clock::Millis;
-use warmroute::config::{IndexOptions, Plugin, PromptOptions};
+use warmroute::config::{IndexOptions, Plugin, PromptOptions, ReplicaOptions, Secret, StoreKind};
 use warmroute::endpoints::{Slot, admin_clusters, gateway_hosts, scan, snapshot};
-use warmroute::exchange::{Exchange, Member, What, members};
+use warmroute::exchange::{Exchange, Member, What as Event, members};
 use warmroute::prefix::{Depths, Index, RecordState};
 use warmroute::raw_json::RawJsonStr;
+use warmroute::replicas::etcd::Etcd;
+use warmroute::replicas::redis::Redis;
+use warmroute::replicas::store::{Store, What};
+use warmroute::replicas::{Replicas, message};
 use warmroute::request::{Api, BodyEnd, Feed, Prompt, PromptPlan, PromptReader, Seed, Unreadable};
+use warmroute::telemetry::Telemetry;
 
 const APIS: [Api; 6] = [
     Api::Chat,
@@ -200,7 +205,7 @@ pub fn exchange(data: &[u8]) {
         member.read_head(piece);
         let mut budget = 64;
         let mut folded = 0;
-        member.read_segment(piece, &mut budget, |told| folded += told.blocks.len());
+        member.read_segment(piece, &mut budget, &mut |entry| folded += entry.blocks());
         assert!(folded <= bytes.len() / 8);
         let _ = member.wanted();
     }
@@ -216,17 +221,64 @@ pub fn exchange(data: &[u8]) {
         .take(200)
         .map(|b| u64::from_le_bytes(*b))
         .collect();
-    exchange.tell(What::Recorded, 7, &blocks);
+    exchange.tell(Event::Recorded, 7, &blocks);
     let head = exchange.outbox.head(vm, core::iter::empty(), Millis(1));
     let mut reader = Member::new(vm);
     assert!(reader.read_head(&head));
     if let Some((_, segment)) = exchange.outbox.segment(vm) {
         let mut seen = Vec::new();
         let mut budget = usize::MAX;
-        reader.read_segment(&segment, &mut budget, |told| seen.push(told));
+        reader.read_segment(&segment, &mut budget, &mut |entry| seen.push(entry.told()));
         assert_eq!(seen.len(), 1);
-        assert_eq!((seen[0].what, seen[0].name_hash), (What::Recorded, 7));
+        assert_eq!((seen[0].what, seen[0].name_hash), (Event::Recorded, 7));
         assert!(seen[0].blocks.iter().eq(&blocks));
         assert_eq!(reader.wanted(), None);
     }
+}
+
+/// What a store of the replicas answers, or something that is none; behind it a true message in a stream, which must
+/// still be taken in.
+pub fn replicas(data: &[u8]) {
+    assert!((1..=64).contains(&answers::<Redis>(data)));
+    assert!(answers::<Etcd>(data) <= 64);
+}
+
+/// Plays `data` as answers; returns how many replicas are heard of.
+fn answers<S: Store>(data: &[u8]) -> usize {
+    let options = ReplicaOptions {
+        store: StoreKind::Redis,
+        cluster: "c".to_owned(),
+        interval: Duration::from_millis(100),
+        group: "g".to_owned(),
+        user: String::new(),
+        password: Secret::default(),
+    };
+    let (mut telemetry, now) = (Telemetry::default(), Millis(1_000));
+    let mut replicas = Replicas::<S>::new(&options, 0, 1, 1);
+    replicas.lead(["c"].into_iter(), now);
+    let (size, bytes) = data.split_first().unwrap_or((&0, &[]));
+    for (number, piece) in bytes.chunks(usize::from(*size) + 24).enumerate() {
+        let what = [What::Put, What::Read, What::Keep][number % 3];
+        replicas.answer(what, Some((200, piece)), &mut telemetry, now);
+        let _ = replicas.due(&mut telemetry, now);
+    }
+    let header = message::Header {
+        process: u64::MAX,
+        leader: 1,
+        number: 1,
+        at: now,
+    };
+    let message = message::begin(&header);
+    let head = format!(
+        "*1\r\n*2\r\n$1\r\nk\r\n*1\r\n*2\r\n$3\r\n9-9\r\n*2\r\n$1\r\nm\r\n${}\r\n",
+        message.len()
+    );
+    let body = [head.as_bytes(), &message, b"\r\n"].concat();
+    replicas.answer(What::Read, Some((200, &body)), &mut telemetry, now);
+    let mut heads = 0;
+    replicas.publish(now, &mut |_, place, _| {
+        heads += usize::from(place.is_none());
+    });
+    assert_eq!(heads, 1);
+    replicas.alive(now)
 }

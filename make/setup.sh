@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Finds or installs what the other targets need: a Rust that links wasm32-unknown-unknown, and a
-# real Envoy. Each step says what it does and leaves a stamp, so that the second run is instant.
+# Finds or installs what the other targets need: a Rust that links wasm32-unknown-unknown, a real
+# Envoy, and the stores that tests of replicas start. Each step says what it does and leaves a stamp, so that the second run is instant.
 #
 # Outside the tree it touches apt packages (as root on Debian) and rustup's wasm target; no more.
 #
@@ -149,9 +149,38 @@ real_envoy() {
   fi
 }
 
+# --- stores ---------------------------------------------------------------------------------------
+
+# The package's service is neither started now nor at the next boot: the tests start the program themselves.
+install_stopped() { # package unit
+  local policy=/usr/sbin/policy-rc.d made= done=0
+  [ "$(id -u)" = 0 ] || return 1
+  if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod +x "$policy" && made=1
+  fi
+  apt_install "$1" || done=1
+  [ -z "$made" ] || rm -f "$policy"
+  [ "$done" = 0 ] || return 1
+  if command -v systemctl >/dev/null; then
+    systemctl disable "$2" >/dev/null 2>&1 || true
+  fi
+}
+
+# Not a must: tests of replicas say that they are skipped without.
+store() { # program package unit
+  if command -v "$1" >/dev/null || [ -f "$STAMP/no-$1" ]; then return; fi
+  say "no $1: tests of replicas want one"
+  if ! install_stopped "$2" "$3"; then
+    say "going on without it; such tests will be skipped (Debian: apt-get install $2)"
+    touch "$STAMP/no-$1"
+  fi
+}
+
 mkdir -p "$STAMP"
 need_basics
 wasm_rust
 wasm_optimiser
 real_envoy
+store redis-server redis-server redis-server.service
+store etcd etcd-server etcd.service
 say "ready ($(<"$STAMP/wasm-toolchain") Rust for wasm, ${envoy#"$PWD/"}); outside the tree only apt packages and rustup's wasm target are ever touched"

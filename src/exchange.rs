@@ -19,9 +19,13 @@
 //! index record a told block, at most [`FOLD_BLOCKS`] a decision; the rest waits for the next tick.
 
 pub mod members;
+mod wire;
 
 use crate::clock::Millis;
 use crate::request::BlockHash;
+
+pub use wire::{Count, Entry, Told, What};
+pub(crate) use wire::{u16_at, u32_at, u64_at};
 
 /// Format of heads and segments. Versions do not read each other.
 const VERSION: u8 = 2;
@@ -29,8 +33,6 @@ const VERSION: u8 = 2;
 pub const RING: u32 = 8;
 /// A segment is full from this size on, bytes.
 const SEGMENT_BYTES: usize = 8 * 1024;
-/// Blocks of one record told at most: a longer prompt is told by its head.
-const MAX_TOLD_BLOCKS: usize = 4_096;
 /// Blocks folded in at a decision.
 pub const FOLD_BLOCKS: usize = 64;
 /// A VM that is silent this long no longer counts.
@@ -38,53 +40,8 @@ pub const EXPIRY_MS: u64 = 2_000;
 /// Other VMs that are listened to.
 pub const MAX_MEMBERS: usize = 256;
 
-/// What one VM has in flight at one endpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
-    /// The endpoint, by the hash of its address.
-    pub name_hash: u64,
-    /// Requests.
-    pub inflight: u32,
-    /// Of these, without a first token.
-    pub awaiting_first: u32,
-    /// Their uncached prompt tokens, progress not taken off.
-    pub prefill_tokens: u32,
-    /// The oldest of them that streams: its uncached tokens and when it was sent; 0 = none.
-    pub oldest_tokens: u32,
-    /// See [`Self::oldest_tokens`].
-    pub oldest_at: Millis,
-    /// When the endpoint last gave a first token.
-    pub first_token_at: Millis,
-    /// Cold prompts sent there lately, in thousandths.
-    pub cold_milli: u32,
-}
-
-const COUNT_BYTES: usize = 44;
 const HEAD_BYTES: usize = 32;
 const SEGMENT_HEADER_BYTES: usize = 24;
-
-/// One entry of a log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// What happened.
-    pub what: What,
-    /// Where, by the hash of the endpoint's address.
-    pub name_hash: u64,
-    /// To which blocks, in order.
-    pub blocks: Vec<BlockHash>,
-}
-
-/// What a log entry says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum What {
-    /// The endpoint holds these blocks, or will.
-    Recorded = 1,
-    /// It does not after all.
-    Withdrawn = 2,
-    /// It holds nothing any more.
-    Emptied = 3,
-}
 
 /// One worker's exchange about one cluster.
 #[derive(Debug)]
@@ -150,8 +107,9 @@ impl Exchange {
 }
 
 /// This VM's side: its log.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Outbox {
+    segment_bytes: usize,
     next: u32,
     segment: u32,
     first: u32,
@@ -159,21 +117,49 @@ pub struct Outbox {
     changed: bool,
 }
 
+impl Default for Outbox {
+    fn default() -> Self {
+        Self::new(SEGMENT_BYTES)
+    }
+}
+
 impl Outbox {
+    /// An empty log whose segments are full from so many bytes on.
+    #[must_use]
+    pub fn new(segment_bytes: usize) -> Self {
+        Self {
+            segment_bytes,
+            next: 0,
+            segment: 0,
+            first: 0,
+            entries: Vec::new(),
+            changed: false,
+        }
+    }
+
+    /// Whether the next entry begins another segment.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.entries.len() >= self.segment_bytes
+    }
+
     /// Adds an entry.
     pub fn tell(&mut self, what: What, name_hash: u64, blocks: &[BlockHash]) {
-        if self.entries.len() >= SEGMENT_BYTES {
+        self.advance();
+        Told::write(what, name_hash, blocks, &mut self.entries);
+    }
+
+    /// Adds an entry of another log.
+    pub fn repeat(&mut self, entry: Entry<'_>) {
+        self.advance();
+        self.entries.extend_from_slice(entry.bytes);
+    }
+
+    fn advance(&mut self) {
+        if self.is_full() {
             self.segment = self.segment.wrapping_add(1);
             self.first = self.next;
             self.entries.clear();
-        }
-        let blocks = blocks.get(..MAX_TOLD_BLOCKS).unwrap_or(blocks);
-        self.entries.push(what as u8);
-        self.entries.extend(name_hash.to_le_bytes());
-        self.entries
-            .extend(u16::try_from(blocks.len()).unwrap_or(0).to_le_bytes());
-        for block in blocks {
-            self.entries.extend(block.to_le_bytes());
         }
         self.next = self.next.wrapping_add(1);
         self.changed = true;
@@ -198,7 +184,7 @@ impl Outbox {
     /// The head.
     #[must_use]
     pub fn head(&self, vm: u64, counts: impl Iterator<Item = Count>, now: Millis) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEAD_BYTES + 8 * COUNT_BYTES);
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + 8 * Count::BYTES);
         bytes.extend([VERSION, 0, 0, 0]);
         bytes.extend(vm.to_le_bytes());
         bytes.extend(now.0.to_le_bytes());
@@ -206,14 +192,7 @@ impl Outbox {
         bytes.extend(self.segment.to_le_bytes());
         bytes.extend([0; 4]);
         for count in counts {
-            bytes.extend(count.name_hash.to_le_bytes());
-            bytes.extend(count.inflight.to_le_bytes());
-            bytes.extend(count.awaiting_first.to_le_bytes());
-            bytes.extend(count.prefill_tokens.to_le_bytes());
-            bytes.extend(count.oldest_tokens.to_le_bytes());
-            bytes.extend(count.oldest_at.0.to_le_bytes());
-            bytes.extend(count.first_token_at.0.to_le_bytes());
-            bytes.extend(count.cold_milli.to_le_bytes());
+            count.write(&mut bytes);
         }
         bytes
     }
@@ -275,18 +254,7 @@ impl Member {
             self.segment = segment.wrapping_sub(RING - 1);
         }
         self.counts.clear();
-        for count in counts.chunks_exact(COUNT_BYTES) {
-            self.counts.push(Count {
-                name_hash: u64_at(count, 0),
-                inflight: u32_at(count, 8),
-                awaiting_first: u32_at(count, 12),
-                prefill_tokens: u32_at(count, 16),
-                oldest_tokens: u32_at(count, 20),
-                oldest_at: Millis(u64_at(count, 24)),
-                first_token_at: Millis(u64_at(count, 32)),
-                cold_milli: u32_at(count, 40),
-            });
-        }
+        self.counts.extend(Count::read_all(counts));
         true
     }
 
@@ -320,7 +288,7 @@ impl Member {
         &mut self,
         bytes: &[u8],
         budget: &mut usize,
-        mut fold: impl FnMut(Told),
+        fold: &mut dyn FnMut(Entry<'_>),
     ) -> Option<u32> {
         let (header, mut entries) = bytes.split_first_chunk::<SEGMENT_HEADER_BYTES>()?;
         if header.first() != Some(&VERSION) || u64_at(header, 4) != self.vm {
@@ -343,14 +311,14 @@ impl Member {
             self.next = number;
         }
         self.segment = segment;
-        while let Some((told, rest)) = Told::read(entries) {
+        while let Some((entry, rest)) = Entry::read(entries) {
             if number == self.next {
                 if *budget == 0 {
                     return Some(missed);
                 }
-                *budget = budget.saturating_sub(told.blocks.len().max(1));
+                *budget = budget.saturating_sub(entry.blocks().max(1));
                 self.next = self.next.wrapping_add(1);
-                fold(told);
+                fold(entry);
             }
             entries = rest;
             number = number.wrapping_add(1);
@@ -361,41 +329,6 @@ impl Member {
         }
         Some(missed)
     }
-}
-
-impl Told {
-    fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
-        let (what, rest) = bytes.split_first()?;
-        let what = [What::Recorded, What::Withdrawn, What::Emptied]
-            .into_iter()
-            .find(|known| *known as u8 == *what)?;
-        let (name, rest) = rest.split_first_chunk::<8>()?;
-        let (count, rest) = rest.split_first_chunk::<2>()?;
-        let size = usize::from(u16::from_le_bytes(*count)).checked_mul(8)?;
-        let (blocks, rest) = rest.split_at_checked(size)?;
-        let blocks = blocks
-            .chunks_exact(8)
-            .map(|block| u64_at(block, 0))
-            .collect();
-        Some((
-            Self {
-                what,
-                name_hash: u64::from_le_bytes(*name),
-                blocks,
-            },
-            rest,
-        ))
-    }
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    let part = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>());
-    part.map_or(0, |bytes| u64::from_le_bytes(*bytes))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let part = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
-    part.map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
 #[cfg(test)]

@@ -59,12 +59,24 @@ pub enum Counter {
     ListingFailures,
     /// Entries of other workers' logs that were gone before they were read.
     ExchangeGaps,
+    /// Calls to the replicas' store.
+    ReplicaCalls,
+    /// Of these, failed or refused.
+    ReplicaFailures,
+    /// Bytes sent to the store.
+    ReplicaBytesOut,
+    /// Bytes that the store answered.
+    ReplicaBytesIn,
+    /// Log entries of other replicas that were gone before they were read.
+    ReplicaGaps,
+    /// What stood in the store and was no message of this version.
+    ReplicaForeign,
     /// Host calls that failed.
     HostCallFailures,
 }
 
 /// Counters without a label, in the order of their places.
-const PLAIN: [Counter; 19] = [
+const PLAIN: [Counter; 25] = [
     Counter::Requests,
     Counter::PromptTokens,
     Counter::PredictedHitTokens,
@@ -83,6 +95,12 @@ const PLAIN: [Counter; 19] = [
     Counter::ScrapeFailures,
     Counter::ListingFailures,
     Counter::ExchangeGaps,
+    Counter::ReplicaCalls,
+    Counter::ReplicaFailures,
+    Counter::ReplicaBytesOut,
+    Counter::ReplicaBytesIn,
+    Counter::ReplicaGaps,
+    Counter::ReplicaForeign,
     Counter::HostCallFailures,
 ];
 
@@ -136,6 +154,12 @@ impl Counter {
             Self::ScrapeFailures => "warmroute_scrape_failure_total",
             Self::ListingFailures => "warmroute_listing_failure_total",
             Self::ExchangeGaps => "warmroute_exchange_gap_total",
+            Self::ReplicaCalls => "warmroute_replica_call_total",
+            Self::ReplicaFailures => "warmroute_replica_failure_total",
+            Self::ReplicaBytesOut => "warmroute_replica_sent_bytes_total",
+            Self::ReplicaBytesIn => "warmroute_replica_received_bytes_total",
+            Self::ReplicaGaps => "warmroute_replica_gap_total",
+            Self::ReplicaForeign => "warmroute_replica_foreign_total",
             Self::HostCallFailures => "warmroute_host_call_failure_total",
         };
         plain.to_owned()
@@ -169,16 +193,19 @@ pub enum Gauge {
     IndexPairs,
     /// Bytes that the index holds.
     IndexBytes,
+    /// Other replicas that are heard of.
+    Replicas,
 }
 
 impl Gauge {
     /// All gauges, in the order of their places.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Endpoints,
         Self::Inflight,
         Self::BacklogTokens,
         Self::IndexPairs,
         Self::IndexBytes,
+        Self::Replicas,
     ];
 
     /// The gauge's name as the gateway gets it.
@@ -190,6 +217,7 @@ impl Gauge {
             Self::BacklogTokens => "warmroute_backlog_tokens",
             Self::IndexPairs => "warmroute_index_pairs",
             Self::IndexBytes => "warmroute_index_bytes",
+            Self::Replicas => "warmroute_replicas",
         }
     }
 }

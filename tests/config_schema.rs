@@ -74,7 +74,7 @@ fn refusals_say_what_is_written_beside_them() {
 }
 
 /// Refusals that come from several keys together, or from what a pattern says: the schema lets them pass.
-const BEYOND_THE_SCHEMA: [&str; 22] = [
+const BEYOND_THE_SCHEMA: [&str; 24] = [
     "blocks_twice",
     "block_size_twice",
     "capacity_twice",
@@ -91,6 +91,8 @@ const BEYOND_THE_SCHEMA: [&str; 22] = [
     "metrics_path_relative",
     "prior_with_weighted_sum",
     "profiles_allow_empty_name",
+    "replicas_user_with_etcd",
+    "replicas_without_exchange",
     "rule_contradiction",
     "rules_empty",
     "slo_with_weighted_sum",

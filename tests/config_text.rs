@@ -45,6 +45,13 @@ fn with(path: &str, value: Value) -> String {
     {
         profiles.entry("allow").or_insert(json!(["cost"]));
     }
+    if let Some(replicas) = value
+        .pointer_mut("/replicas")
+        .and_then(Value::as_object_mut)
+    {
+        replicas.entry("store").or_insert(json!("redis"));
+        replicas.entry("cluster").or_insert(json!("c"));
+    }
     if let Some(metrics) = value.pointer_mut("/metrics").and_then(Value::as_object_mut) {
         // Each alone would contradict the other's default at the far end of its range.
         if metrics.contains_key("refreshMs") {
@@ -155,6 +162,11 @@ fn a_default_written_out_changes_nothing() {
             let (section, name) = key.path.split_once('.').expect("a section");
             written[section][name] = default;
             (written.to_string(), parse(base))
+        } else if key.path.starts_with("replicas") {
+            (
+                with(&key.path, default),
+                parse(r#"{"replicas":{"store":"redis","cluster":"c"}}"#),
+            )
         } else {
             let mut written = json!({});
             let mut at = &mut written;
@@ -386,11 +398,19 @@ fn messages_stay_on_one_short_line() {
             error.len()
         );
     }
-    let secret = refused(r#"{"replicas":{"password":"hunter2"}}"#);
+    let secret = refused(r#"{"copies":{"password":"hunter2"}}"#);
     assert!(
-        secret.contains("replicas: unknown key") && !secret.contains("hunter2"),
+        secret.contains("copies: unknown key") && !secret.contains("hunter2"),
         "{secret}"
     );
+    let secret = "hunter2".repeat(20);
+    let refusal = refused(&with("replicas.password", json!(secret)));
+    assert!(
+        refusal.starts_with("replicas.password: ") && !refusal.contains("hunter2"),
+        "{refusal}"
+    );
+    let config = parse(&with("replicas.password", json!("hunter2")));
+    assert!(!format!("{config:?}").contains("hunter2"));
 }
 
 #[test]

@@ -46,3 +46,8 @@ fn index_operations() {
 fn exchanges() {
     run_all("exchange", targets::exchange);
 }
+
+#[test]
+fn replicas() {
+    run_all("replicas", targets::replicas);
+}

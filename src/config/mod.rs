@@ -50,6 +50,8 @@ pub struct Config {
     pub fallback_endpoints: u8,
     /// Whether workers of one process share what they know.
     pub exchange: bool,
+    /// The store over which replicas of a gateway share what they know; `None` = they do not.
+    pub replicas: Option<ReplicaOptions>,
     /// Ask engines for ORCA load headers.
     pub orca: bool,
     /// Linear memory from which a fresh VM is asked for; 0 = never. Higress only.
@@ -218,6 +220,42 @@ pub enum SessionMode {
     Strict,
 }
 
+/// The store over which replicas of a gateway share what they know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplicaOptions {
+    /// What it speaks.
+    pub store: StoreKind,
+    /// The gateway's cluster that it is.
+    pub cluster: String,
+    /// Time between two messages.
+    pub interval: Duration,
+    /// Replicas of the same group see each other (1..=512 characters).
+    pub group: String,
+    /// Who to be there; empty = its default user.
+    pub user: String,
+    /// That user's password; empty = none.
+    pub password: Secret,
+}
+
+/// What a store speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// Redis or Valkey.
+    Redis,
+    /// etcd, by its JSON gateway.
+    Etcd,
+}
+
+/// A text that is never shown.
+#[derive(Clone, Default, PartialEq)]
+pub struct Secret(pub String);
+
+impl core::fmt::Debug for Secret {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.write_str("Secret")
+    }
+}
+
 /// What is shown to people.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DebugOptions {
@@ -244,6 +282,7 @@ impl Default for Config {
             access_log: false,
             fallback_endpoints: 2,
             exchange: true,
+            replicas: None,
             orca: false,
             vm_rebuild_threshold_bytes: 200 << 20,
         }

@@ -12,13 +12,16 @@ use super::error::{ConfigError, Refuse};
 use super::opt_in;
 use super::text::{
     BlockText, ConfigText, CooldownText, EndpointsText, IndexText, MetricsText, PickerText,
-    PrefixText, ProfileText, PromptText, SessionModeText, SessionText, ToolModeText, WeightsText,
+    PrefixText, ProfileText, PromptText, ReplicasText, SessionModeText, SessionText, StoreText,
+    ToolModeText, WeightsText,
 };
-use super::value::{Address, Given, HeaderName, Share, UrlPath, Weight, Whole, Word};
+use super::value::{
+    Address, Given, HeaderName, Literal, Name, Object, Share, UrlPath, Weight, Whole, Word,
+};
 use super::{
     Config, DebugOptions, EndpointSource, IgnorePattern, IndexOptions, MetricsOptions, PickOptions,
-    Profile, PromptOptions, SessionMode, SessionOptions, StaticEndpoint, ToolMode, Weights,
-    pattern,
+    Profile, PromptOptions, ReplicaOptions, Secret, SessionMode, SessionOptions, StaticEndpoint,
+    StoreKind, ToolMode, Weights, pattern,
 };
 
 /// Bytes that a token is taken for where a key counts tokens.
@@ -62,6 +65,12 @@ pub(super) fn config(text: &ConfigText, at: &str) -> Result<Config, ConfigError>
             .and_then(|count| u8::try_from(count.get()).ok())
             .unwrap_or(defaults.fallback_endpoints),
         exchange: text.exchange.0.map_or(defaults.exchange, |switch| switch.0),
+        replicas: text
+            .replicas
+            .0
+            .as_ref()
+            .map(|Object(given)| replicas(text, given, refuse))
+            .transpose()?,
         orca: text.orca.0.unwrap_or(defaults.orca),
         vm_rebuild_threshold_bytes: limits
             .vm_rebuild_threshold_bytes
@@ -370,6 +379,49 @@ fn fixed(addresses: Vec<Address>, refuse: Refuse) -> Result<Vec<StaticEndpoint>,
         .into_iter()
         .map(|Address(address)| StaticEndpoint { address })
         .collect())
+}
+
+fn replicas(
+    whole: &ConfigText,
+    text: &ReplicasText,
+    refuse: Refuse,
+) -> Result<ReplicaOptions, ConfigError> {
+    let Word(store) = text.store;
+    let credential = |given: &Given<Literal>| given.0.clone().map(|Literal(text)| text);
+    let (user, password) = (credential(&text.user), credential(&text.password));
+    if whole.exchange.0.is_some_and(|switch| !switch.0) {
+        return Err(refuse.key(
+            "replicas",
+            "",
+            "needs exchange, which is off",
+            "remove one of the two",
+        ));
+    }
+    let is_given = user.is_some() || password.is_some();
+    if is_given && matches!(store, StoreText::Etcd) {
+        return Err(refuse.key(
+            "replicas.user",
+            "",
+            "no users with etcd",
+            "let the cluster's transport socket say who the gateway is",
+        ));
+    }
+    Ok(ReplicaOptions {
+        store: match store {
+            StoreText::Redis => StoreKind::Redis,
+            StoreText::Etcd => StoreKind::Etcd,
+        },
+        cluster: text.cluster.0.clone(),
+        interval: millis(&text.interval_ms, Duration::from_millis(100)),
+        group: text
+            .group
+            .0
+            .as_ref()
+            .map_or("default", |Name(group)| group)
+            .to_owned(),
+        user: user.unwrap_or_default(),
+        password: Secret(password.unwrap_or_default()),
+    })
 }
 
 fn session(text: SessionText) -> SessionOptions {

@@ -63,6 +63,8 @@ pub struct ConfigText {
     /// Whether the workers of one gateway process share what they know.
     #[cfg_attr(feature = "schema", schemars(extend("default" = true)))]
     pub exchange: Given<Switch>,
+    /// A store over which the replicas of a gateway share what they know. Not given: they do not.
+    pub replicas: Given<Object<ReplicasText>>,
     /// Ask engines for their load in response headers (ORCA); the headers never reach a client that did not ask.
     #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
     pub orca: Given<bool>,
@@ -328,6 +330,41 @@ pub struct AdminText {
     /// Clusters whose hosts are the endpoints. Not given: the cluster of each request's route.
     #[serde(default)]
     pub of: Given<Names>,
+}
+
+/// A store over which the replicas of a gateway share what they know.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReplicasText {
+    /// What the store speaks: `redis` (Redis 5 or later, Valkey) on Higress, `etcd` (3.4 or later) on stock Envoy.
+    pub store: Word<StoreText>,
+    /// The gateway's cluster that is the store.
+    pub cluster: Name,
+    /// Time between two messages of a replica, milliseconds.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = 100)))]
+    pub interval_ms: Given<Whole<50, 10_000>>,
+    /// Replicas of the same group see each other.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = "default")))]
+    pub group: Given<Name>,
+    /// User to be at the store. Not given: its default user.
+    #[serde(default)]
+    pub user: Given<Literal>,
+    /// That user's password; never shown.
+    #[serde(default)]
+    pub password: Given<Literal>,
+}
+
+/// What a store speaks.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs)]
+pub enum StoreText {
+    Redis,
+    Etcd,
 }
 
 /// Session affinity.

@@ -29,7 +29,9 @@ fn listen(
     assert!(member.read_head(&outbox.head(1, core::iter::empty(), Millis(5))));
     for _ in 0..=RING {
         let Some(place) = member.wanted() else { break };
-        match member.read_segment(&ring[place as usize], &mut budget, |told| heard.push(told)) {
+        match member.read_segment(&ring[place as usize], &mut budget, &mut |entry| {
+            heard.push(entry.told());
+        }) {
             Some(more) => missed += more,
             None => break,
         }
@@ -129,7 +131,7 @@ fn any_bytes_can_be_read() {
         bytes.truncate(rng.usize(..=bytes.len()));
         let mut member = Member::new(1);
         member.read_head(&bytes);
-        member.read_segment(&bytes, &mut 10, |_| {});
+        member.read_segment(&bytes, &mut 10, &mut |_| {});
         let _ = members::join(&bytes, 5, |_| false);
     }
 }

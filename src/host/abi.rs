@@ -39,6 +39,8 @@ pub enum Buffer {
     #[cfg(feature = "envoy")]
     CallResponseBody = 4,
     PluginConfiguration = 7,
+    #[cfg(feature = "higress")]
+    RedisAnswer = 9,
 }
 
 /// Metric types (`proxy_metric_type_t`).
@@ -134,6 +136,24 @@ mod import {
         pub fn proxy_get_upstream_hosts(value: *mut *mut u8, size: *mut usize) -> u32;
         #[cfg(feature = "higress")]
         pub fn proxy_set_upstream_override_host(address: *const u8, len: usize) -> u32;
+        #[cfg(feature = "higress")]
+        pub fn proxy_redis_init(
+            upstream: *const u8,
+            upstream_len: usize,
+            user: *const u8,
+            user_len: usize,
+            password: *const u8,
+            password_len: usize,
+            timeout_ms: u32,
+        ) -> u32;
+        #[cfg(feature = "higress")]
+        pub fn proxy_redis_call(
+            upstream: *const u8,
+            upstream_len: usize,
+            query: *const u8,
+            query_len: usize,
+            token: *mut u32,
+        ) -> u32;
     }
 }
 
@@ -289,7 +309,12 @@ pub fn record_metric(id: u32, value: u64) -> Result<(), Status> {
 
 /// Sends a request to a cluster; the answer comes with the returned token.
 #[cfg(feature = "envoy")]
-pub fn http_call(cluster: &str, headers: &[(&str, &str)], timeout_ms: u32) -> Result<u32, Status> {
+pub fn http_call(
+    cluster: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+    timeout_ms: u32,
+) -> Result<u32, Status> {
     let headers = serialise(headers);
     let no_trailers = serialise(&[]);
     let mut token = 0;
@@ -300,8 +325,8 @@ pub fn http_call(cluster: &str, headers: &[(&str, &str)], timeout_ms: u32) -> Re
             cluster.len(),
             headers.as_ptr(),
             headers.len(),
-            ptr::null(),
-            0,
+            body.as_ptr(),
+            body.len(),
             no_trailers.as_ptr(),
             no_trailers.len(),
             timeout_ms,
@@ -362,4 +387,43 @@ pub fn upstream_hosts() -> Result<Vec<u8>, Status> {
 pub fn override_host(address: &str) -> Result<(), Status> {
     // SAFETY: pointer and length of a live string.
     done(unsafe { import::proxy_set_upstream_override_host(address.as_ptr(), address.len()) })
+}
+
+/// Prepares for calls to a Redis: who to be there, and how long an answer may take.
+#[cfg(feature = "higress")]
+pub fn redis_init(
+    cluster: &str,
+    user: &str,
+    password: &str,
+    timeout_ms: u32,
+) -> Result<(), Status> {
+    // SAFETY: pointers and lengths of live strings.
+    done(unsafe {
+        import::proxy_redis_init(
+            cluster.as_ptr(),
+            cluster.len(),
+            user.as_ptr(),
+            user.len(),
+            password.as_ptr(),
+            password.len(),
+            timeout_ms,
+        )
+    })
+}
+
+/// Sends a query in RESP; the answer comes with the returned token.
+#[cfg(feature = "higress")]
+pub fn redis_call(cluster: &str, query: &[u8]) -> Result<u32, Status> {
+    let mut token = 0;
+    // SAFETY: pointers and lengths of live slices; the out-pointer is ours.
+    let status = unsafe {
+        import::proxy_redis_call(
+            cluster.as_ptr(),
+            cluster.len(),
+            query.as_ptr(),
+            query.len(),
+            &raw mut token,
+        )
+    };
+    done(status).map(|()| token)
 }

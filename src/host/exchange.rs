@@ -10,18 +10,23 @@ use crate::clock::Millis;
 use crate::engine::Engine;
 use crate::exchange::{FOLD_BLOCKS, RING, members};
 
-const MEMBERS: &str = "members";
+/// Shared value: who takes part.
+pub const MEMBERS: &str = "members";
 
-/// Blocks folded in at a tick: all that a ring can hold of a few busy workers.
-const FOLD_BLOCKS_A_TICK: usize = 32 * FOLD_BLOCKS;
+/// Blocks folded in at a tick: all that a ring can hold of a few busy workers, or what many replicas told.
+const FOLD_BLOCKS_A_TICK: usize = 128 * FOLD_BLOCKS;
 
-fn head_key(worker: &Worker, rule: usize, vm: u64, cluster: &str) -> String {
+/// Key of a member's head.
+#[inline(never)]
+pub fn head_key(worker: &Worker, rule: usize, vm: u64, cluster: &str) -> String {
     worker
         .identity
         .rule_key(rule, &format!("head/{vm}"), cluster)
 }
 
-fn segment_key(worker: &Worker, rule: usize, vm: u64, place: u32, cluster: &str) -> String {
+/// Key of a segment of a member's log.
+#[inline(never)]
+pub fn segment_key(worker: &Worker, rule: usize, vm: u64, place: u32, cluster: &str) -> String {
     worker
         .identity
         .rule_key(rule, &format!("log/{vm}/{place}"), cluster)

@@ -4,18 +4,21 @@
 //! Source: Envoy 1.35 to 1.40, policy `envoy.load_balancing_policies.override_host`.
 
 use core::cell::RefCell;
-use std::rc::Rc;
 
 use hashbrown::HashMap;
 
 use super::abi::{self, Map};
 use super::headers::PICK_HEADER;
+use super::replicas::stores;
 use super::root::Worker;
 use super::scraper::{self, Scraper};
 use crate::clock::Millis;
-use crate::config::{EndpointSource, Plugin};
+use crate::config::{EndpointSource, Plugin, ReplicaOptions, StoreKind};
 use crate::endpoints::own::Ending;
 use crate::engine::Engine;
+use crate::replicas::TIMEOUT_MS;
+use crate::replicas::etcd::Etcd;
+use crate::replicas::store::Query;
 
 /// Response flags of Envoy that speak against the endpoint: no healthy upstream, timeout, reset,
 /// connection failure, connection termination.
@@ -26,7 +29,6 @@ pub struct Shared {
     /// Asks and scrapes, when this VM is the one that does.
     pub scraper: RefCell<Scraper>,
     snapshots: RefCell<HashMap<String, u32>>,
-    watched: RefCell<Vec<(usize, String)>>,
 }
 
 impl Shared {
@@ -35,10 +37,15 @@ impl Shared {
         Self {
             scraper: RefCell::new(Scraper::new(plugin)),
             snapshots: RefCell::default(),
-            watched: RefCell::default(),
         }
     }
 }
+
+/// The replicas' store.
+pub type Store = Etcd;
+
+/// Endpoints come by way of the VM that leads.
+pub const DISCOVERS: bool = true;
 
 /// Properties that say where a request is going.
 pub const CLUSTER_PROPERTY: &str = "xds\0cluster_name";
@@ -60,16 +67,22 @@ pub fn check(plugin: &Plugin) -> Result<(), &'static str> {
             "endpoints: this gateway lists no hosts to a filter; name them with endpoints.admin or endpoints.static",
         );
     }
+    if stores(plugin).any(|store| store != StoreKind::Etcd) {
+        return Err("replicas.store: this gateway makes no Redis calls for a filter; use etcd");
+    }
     Ok(())
 }
 
 /// A configuration begins its work in a VM.
-pub fn start(root: u32, worker: &Rc<Worker>) {
-    scraper::register(root, worker);
-    let refresh = worker
-        .plugin
-        .configs()
-        .map(|(_, config)| config.metrics.refresh)
+pub fn start(worker: &Worker) {
+    let configs = worker.plugin.configs();
+    let refresh = configs
+        .map(|(_, config)| {
+            let replicas = config.replicas.as_ref();
+            replicas.map_or(config.metrics.refresh, |r| {
+                r.interval.min(config.metrics.refresh)
+            })
+        })
         .min()
         .unwrap_or_default();
     let period_ms = u32::try_from(refresh.as_millis())
@@ -83,31 +96,28 @@ pub fn start(root: u32, worker: &Rc<Worker>) {
     }
 }
 
-/// A configuration ends.
-pub fn stop(root: u32) {
-    scraper::unregister(root);
-}
-
 /// Time passed.
-pub fn tick(worker: &Worker) {
-    scraper::tick(worker);
+pub fn tick(_worker: &Worker) {}
+
+/// Time passed for the VM that leads.
+pub fn lead(worker: &Worker, now: Millis) {
+    scraper::tick(worker, now);
 }
 
-/// Tells the VM that scrapes of a cluster it may not know: each VM says each cluster once.
-pub fn watch(worker: &Worker, engine: usize, cluster: &str) {
-    let shared = &worker.gateway;
-    let Ok(mut watched) = shared.watched.try_borrow_mut() else {
-        return;
-    };
-    let is_known = watched
-        .iter()
-        .any(|(of, name)| *of == engine && name == cluster);
-    if is_known || watched.len() >= crate::discovery::MAX_CLUSTERS || cluster.is_empty() {
-        return;
-    }
-    watched.push((engine, cluster.to_owned()));
-    drop(watched);
-    scraper::announce(&worker.identity, engine, cluster);
+/// The replicas' store needs no preparation here.
+pub fn connect(_options: &ReplicaOptions) -> Result<(), abi::Status> {
+    Ok(())
+}
+
+/// Asks the replicas' store.
+pub fn ask(options: &ReplicaOptions, query: &Query) -> Result<u32, abi::Status> {
+    let headers = [
+        (":method", "POST"),
+        (":path", query.path),
+        (":authority", &options.cluster),
+        ("content-type", "application/json"),
+    ];
+    abi::http_call(&options.cluster, &headers, &query.bytes, TIMEOUT_MS)
 }
 
 /// Brings an engine's view of a cluster up to date.

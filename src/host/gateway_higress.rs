@@ -2,20 +2,29 @@
 //!
 //! Source: Higress's gateway and its `wasm-go` SDK.
 
-use std::rc::Rc;
-
-use super::abi;
-use super::root::Worker;
+use super::calls::Out;
+use super::replicas::stores;
+use super::root::{self, Worker};
+use super::{abi, now, replicas};
 use crate::clock::Millis;
-use crate::config::{EndpointSource, Plugin};
+use crate::config::{EndpointSource, Plugin, ReplicaOptions, Secret, StoreKind};
 use crate::endpoints::own::Ending;
 use crate::engine::Engine;
+use crate::replicas::TIMEOUT_MS;
+use crate::replicas::redis::Redis;
+use crate::replicas::store::Query;
 
 /// What one callback can bring past the budget before the body is let go: the gateway answers 413 itself
 /// where its buffer holds more than its limit.
 const ONE_CALLBACK_BYTES: u32 = 1 << 20;
 /// How often levels are handed on and memory is looked at.
 const TICK_MS: u32 = 500;
+
+/// The replicas' store.
+pub type Store = Redis;
+
+/// The gateway itself lists its endpoints.
+pub const DISCOVERS: bool = false;
 
 /// Properties that say where a request is going.
 pub const CLUSTER_PROPERTY: &str = "cluster_name";
@@ -37,16 +46,59 @@ pub fn check(plugin: &Plugin) -> Result<(), &'static str> {
     if asks_admin {
         return Err("endpoints.admin: this gateway lists its hosts itself; leave endpoints out");
     }
+    if stores(plugin).any(|store| store != StoreKind::Redis) {
+        return Err("replicas.store: this gateway is asked to use redis");
+    }
     Ok(())
 }
 
 /// A configuration begins its work in a VM.
-pub fn start(_root: u32, _worker: &Rc<Worker>) {
-    let _ = abi::set_tick_period_ms(TICK_MS);
+pub fn start(worker: &Worker) {
+    let configs = worker.plugin.configs();
+    let intervals = configs.filter_map(|(_, config)| Some(config.replicas.as_ref()?.interval));
+    let shortest_ms = intervals.min().map_or(TICK_MS, |interval| {
+        u32::try_from(interval.as_millis()).unwrap_or(TICK_MS)
+    });
+    let _ = abi::set_tick_period_ms(shortest_ms.min(TICK_MS));
 }
 
-/// A configuration ends.
-pub fn stop(_root: u32) {}
+/// Time passed for the VM that leads.
+pub fn lead(_worker: &Worker, _now: Millis) {}
+
+/// Prepares for calls to the replicas' store.
+pub fn connect(options: &ReplicaOptions) -> Result<(), abi::Status> {
+    let Secret(password) = &options.password;
+    abi::redis_init(&options.cluster, &options.user, password, TIMEOUT_MS)
+}
+
+/// Asks the replicas' store.
+pub fn ask(options: &ReplicaOptions, query: &Query) -> Result<u32, abi::Status> {
+    abi::redis_call(&options.cluster, &query.bytes)
+}
+
+/// The answer to a Redis call.
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_redis_call_response(root: u32, token: u32, status: u32, size: u32) {
+    let Some(worker) = root::find(root) else {
+        return;
+    };
+    let Some((rule, Out::Store(what))) = worker.answered(token) else {
+        return;
+    };
+    let size = usize::try_from(size).unwrap_or(0);
+    let body = if status == 0 && size > 0 {
+        abi::buffer(abi::Buffer::RedisAnswer, 0, size).ok()
+    } else {
+        None
+    };
+    replicas::answered(
+        &worker,
+        rule,
+        what,
+        body.as_deref().map(|body| (0, body)),
+        now(),
+    );
+}
 
 /// Time passed: ask for a fresh VM when this one has grown too large.
 pub fn tick(worker: &Worker) {
@@ -63,9 +115,6 @@ pub fn tick(worker: &Worker) {
         let _ = abi::set_property("wasm_need_rebuild", b"true");
     }
 }
-
-/// The gateway itself knows its clusters.
-pub fn watch(_worker: &Worker, _engine: usize, _cluster: &str) {}
 
 /// Brings an engine's view of the request's cluster up to date.
 pub fn refresh(_worker: &Worker, _index: usize, engine: &mut Engine, cluster: &str, now: Millis) {

@@ -14,9 +14,11 @@
 //! Invariants: nothing here panics; a host call that fails is counted and the request goes on without us.
 
 mod abi;
+mod calls;
 mod exchange;
 mod headers;
 mod metrics;
+mod replicas;
 mod root;
 mod shared;
 mod stream;

@@ -1,18 +1,43 @@
 //! One plugin configuration in one VM: an engine a rule, ticks, and the streams' way to both.
 
 use core::cell::RefCell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
+
+use hashbrown::HashMap;
 
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::ContextType;
 
+use super::calls::{Calls, Out};
 use super::metrics::Metrics;
+use super::replicas::Link;
 use super::shared::Identity;
 use super::stream::Stream;
-use super::{abi, exchange, gateway, now};
+use super::{abi, exchange, gateway, now, replicas};
 use crate::config::{ConfigId, Plugin, RequestPlace};
 use crate::engine::Engine;
 use crate::telemetry::Gauge;
+
+thread_local! {
+    /// Configurations at work in this VM, by root.
+    static ROOTS: RefCell<HashMap<u32, Weak<Worker>>> = RefCell::default();
+}
+
+/// Clusters that a VM announces at most.
+const MAX_WATCHED: usize = 64;
+
+/// The configuration at work under a root, for answers to its calls.
+pub fn find(root: u32) -> Option<Rc<Worker>> {
+    ROOTS.with(|roots| roots.try_borrow().ok()?.get(&root)?.upgrade())
+}
+
+fn register(root: u32, worker: Weak<Worker>) {
+    ROOTS.with(|roots| {
+        if let Ok(mut roots) = roots.try_borrow_mut() {
+            roots.insert(root, worker);
+        }
+    });
+}
 
 /// What all streams of one configuration share.
 pub struct Worker {
@@ -25,6 +50,10 @@ pub struct Worker {
     pub identity: Identity,
     /// Metrics of this VM.
     pub metrics: RefCell<Metrics>,
+    /// The talk with other replicas, for the rules that ask for it.
+    pub links: Vec<Option<Link>>,
+    calls: RefCell<Calls>,
+    watched: RefCell<Vec<(usize, String)>>,
     /// What discovery needs beyond that.
     #[cfg(feature = "envoy")]
     pub gateway: gateway::Shared,
@@ -41,7 +70,14 @@ impl Worker {
             .map(|(_, config)| RefCell::new(Engine::new(config.clone(), seed)))
             .collect();
         let ids = plugin.configs().map(|(id, _)| id).collect();
+        let configs = plugin.configs().enumerate();
+        let links = configs
+            .map(|(rule, (_, config))| Link::new(config, rule, &identity))
+            .collect();
         Self {
+            links,
+            calls: RefCell::default(),
+            watched: RefCell::default(),
             plugin,
             engines,
             ids,
@@ -65,8 +101,52 @@ impl Worker {
         }
     }
 
+    /// Tells the VM that leads of a cluster it may not know: each VM says each cluster once.
+    pub fn watch(&self, engine: usize, cluster: &str) {
+        let asks = gateway::DISCOVERS || self.links.get(engine).is_some_and(Option::is_some);
+        let Ok(mut watched) = self.watched.try_borrow_mut() else {
+            return;
+        };
+        let is_known = watched
+            .iter()
+            .any(|(of, name)| *of == engine && name == cluster);
+        if !asks || is_known || watched.len() >= MAX_WATCHED || cluster.is_empty() {
+            return;
+        }
+        watched.push((engine, cluster.to_owned()));
+        drop(watched);
+        self.identity.announce(engine, cluster);
+    }
+
+    /// Notes a call for a rule; gives it back where it was refused, or answered before it returned.
+    pub fn made(&self, token: Result<u32, abi::Status>, rule: usize, out: Out) -> Option<Out> {
+        match (token, self.calls.try_borrow_mut()) {
+            (Ok(token), Ok(mut calls)) => calls.made(token, rule, out),
+            _ => Some(out),
+        }
+    }
+
+    /// The call that an answer is for, and its rule.
+    pub fn answered(&self, token: u32) -> Option<(usize, Out)> {
+        self.calls.try_borrow_mut().ok()?.answered(token)
+    }
+
+    /// Whether such a call is out.
+    #[cfg(feature = "envoy")]
+    pub fn is_any_out(&self, is_such: impl Fn(&Out) -> bool) -> bool {
+        let calls = self.calls.try_borrow();
+        calls.is_ok_and(|calls| calls.is_any_out(is_such))
+    }
+
     fn tick(&self) {
         let now = now();
+        let mut links = self.links.iter().flatten().peekable();
+        let may_lead = gateway::DISCOVERS
+            || (links.peek().is_some() && !links.any(|link| link.is_refused(now)));
+        if may_lead && self.identity.leads(now) {
+            gateway::lead(self, now);
+            replicas::tick(self, now);
+        }
         let mut levels = [0; Gauge::ALL.len()];
         for (rule, engine) in self.engines.iter().enumerate() {
             let Ok(mut engine) = engine.try_borrow_mut() else {
@@ -74,7 +154,13 @@ impl Worker {
             };
             exchange::tick(self, rule, &mut engine, now);
             self.flush(&mut engine);
-            for (sum, (_, level)) in levels.iter_mut().zip(engine.gauges(now)) {
+            let link = self.links.get(rule).and_then(Option::as_ref);
+            let replicas = link.map_or(0, |link| link.alive(now));
+            let gauges = engine.gauges(now).into_iter();
+            for (sum, (_, level)) in levels
+                .iter_mut()
+                .zip(gauges.chain([(Gauge::Replicas, replicas)]))
+            {
                 *sum += level;
             }
         }
@@ -111,7 +197,8 @@ impl RootContext for Root {
         }) {
             Ok(plugin) => {
                 let worker = Rc::new(Worker::new(self.id, plugin, &text));
-                gateway::start(self.id, &worker);
+                register(self.id, Rc::downgrade(&worker));
+                gateway::start(&worker);
                 self.worker = Some(worker);
                 true
             }
@@ -143,6 +230,6 @@ impl RootContext for Root {
 
 impl Drop for Root {
     fn drop(&mut self) {
-        gateway::stop(self.id);
+        register(self.id, Weak::new());
     }
 }

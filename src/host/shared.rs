@@ -3,6 +3,13 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::abi;
+use crate::clock::Millis;
+use crate::discovery::Lease;
+
+/// Shared value: which clusters requests go to.
+pub const ANNOUNCED: &str = "clusters";
+/// Names of clusters in one announcement at most, bytes.
+const MAX_ANNOUNCED_BYTES: usize = 16 * 1024;
 
 /// Who this VM is, and where its configuration's keys begin.
 pub struct Identity {
@@ -21,14 +28,53 @@ impl Identity {
     }
 
     /// A key under this configuration.
-    #[cfg(feature = "envoy")]
-    pub fn key(&self, name: &str) -> String {
+    fn key(&self, name: &str) -> String {
         format!("{}/{name}", self.keys)
     }
 
     /// A key under one of its rules.
+    #[inline(never)]
     pub fn rule_key(&self, engine: usize, name: &str, cluster: &str) -> String {
         format!("{}/{engine}/{name}/{cluster}", self.keys)
+    }
+
+    /// Holds or takes the lease: one VM of the process works for all.
+    pub fn leads(&self, now: Millis) -> bool {
+        let mut holds = false;
+        let is_written = update(&self.key("lease"), |current| {
+            let claim = Lease::claim(current, self.vm, now);
+            holds = claim.is_some();
+            claim
+        });
+        holds && is_written
+    }
+
+    /// A number for the whole process: whoever asks first makes it.
+    pub fn process(&self) -> u64 {
+        let mut process = self.seed();
+        update(&self.key("process"), |current| {
+            match current.first_chunk::<8>() {
+                Some(known) => {
+                    process = u64::from_le_bytes(*known);
+                    None
+                }
+                None => Some(process.to_le_bytes().to_vec()),
+            }
+        });
+        process
+    }
+
+    /// Adds a cluster to the list that the leading VM reads.
+    pub fn announce(&self, engine: usize, cluster: &str) {
+        update(&self.rule_key(engine, ANNOUNCED, ""), |names| {
+            let is_there = names
+                .split(|byte| *byte == b'\n')
+                .any(|name| name == cluster.as_bytes());
+            if is_there || names.len().saturating_add(cluster.len()) >= MAX_ANNOUNCED_BYTES {
+                return None;
+            }
+            Some([names, cluster.as_bytes(), b"\n"].concat())
+        });
     }
 
     /// A seed that differs between VMs.
@@ -66,4 +112,12 @@ fn number() -> u64 {
         Some(mine.to_le_bytes().to_vec())
     });
     if is_shared { mine } else { abi::now_ns() }
+}
+
+/// The names of clusters in an announcement.
+pub fn announced(names: &[u8]) -> impl Iterator<Item = &str> {
+    names
+        .split(|byte| *byte == b'\n')
+        .filter_map(|name| core::str::from_utf8(name).ok())
+        .filter(|name| !name.is_empty())
 }

@@ -77,7 +77,7 @@ impl Stream {
             return None;
         };
         self.engine = Some(selected);
-        gateway::watch(&worker, selected, &place.cluster);
+        worker.watch(selected, &place.cluster);
         self.cluster = place.cluster;
         let (values, orca) = {
             let engine = worker.engines.get(selected)?.try_borrow().ok()?;

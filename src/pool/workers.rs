@@ -66,7 +66,8 @@ impl Pool {
         let Some(member) = self.exchange.member(vm) else {
             return false;
         };
-        let heard = member.read_segment(bytes, budget, |told| {
+        let heard = member.read_segment(bytes, budget, &mut |entry| {
+            let told = entry.told();
             let Some(slot) = table.slot_of_name(told.name_hash) else {
                 return;
             };

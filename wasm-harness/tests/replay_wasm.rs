@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use warmroute_harness::host::Artifact;
 use warmroute_harness::replay::engine::EngineOptions;
-use warmroute_harness::replay::plugin::{PluginOptions, Process, Worker};
+use warmroute_harness::replay::plugin::{PluginOptions, Process, STORE, Worker};
 use warmroute_harness::replay::report::Row;
 use warmroute_harness::replay::rules::{Rule, Ruled};
 use warmroute_harness::replay::simulate::{Chooser, Disturbance, What, World, run};
-use warmroute_harness::replay::workload::{Kind, generate, trace};
+use warmroute_harness::replay::store::Store;
+use warmroute_harness::replay::workload::{Kind, generate, spread, trace};
 use warmroute_harness::replay::{End, Gateway, Request};
 
 fn artifact() -> Artifact {
@@ -186,6 +187,70 @@ fn workers_and_replicas_on_the_chat_trace() {
             (2, 4, true, 1.40, 0.90),
         ],
     );
+}
+
+/// The trace's clock ticks every three seconds: nine requests at once on average, which no store can tell of in time.
+const TRACE_CLOCK_MS: f64 = 3_000.0;
+
+/// Replicas on a store, every 100 ms, against one worker; the store is simulated.
+#[test]
+fn replicas_with_a_store_on_the_chat_trace() {
+    let Some(path) = chat_trace() else { return };
+    let artifact = artifact();
+    let ratios = |spread_ms: f64, seed: u64| {
+        let mut requests = trace(&path, 3000, 1.0).unwrap();
+        spread(&mut requests, spread_ms, seed);
+        let one = plugin(&artifact, 1, 1, &options(true));
+        let one = row(&world(8), &requests, one, 0.0);
+        let ours = row(&world(8), &requests, on_a_store(&artifact, 2, 4), 0.0);
+        let (mean, hits) = (
+            ours.ttft_mean_s / one.ttft_mean_s,
+            ours.hit_share / one.hit_share,
+        );
+        println!("2 x 4, store, spread over {spread_ms} ms: mean {mean:.3}, hits {hits:.3}");
+        (mean, hits)
+    };
+    let spread = [1, 2, 3].map(|seed| ratios(TRACE_CLOCK_MS, seed));
+    let average = |of: fn(&(f64, f64)) -> f64| spread.iter().map(of).sum::<f64>() / 3.0;
+    assert!(average(|ratio| ratio.0) <= 1.10, "{spread:?}");
+    assert!(average(|ratio| ratio.1) >= 0.95, "{spread:?}");
+    let (mean, hits) = ratios(0.0, 1);
+    assert!(mean <= 1.35 && hits >= 0.75, "all at once: {mean} {hits}");
+}
+
+#[test]
+fn replicas_with_a_store_on_generated_chat() {
+    let requests = generate(Kind::Chat, 1500, 8, 10.0, 0.5, 1);
+    let artifact = artifact();
+    let one = plugin(&artifact, 1, 1, &options(true));
+    let one = row(&world(8), &requests, one, 0.0);
+    let ours = row(&world(8), &requests, on_a_store(&artifact, 2, 4), 0.0);
+    println!(
+        "2 x 4, store: mean {:.3}, hits {:.3}",
+        ours.ttft_mean_s / one.ttft_mean_s,
+        ours.hit_share / one.hit_share
+    );
+    assert!(
+        ours.ttft_mean_s <= 1.10 * one.ttft_mean_s,
+        "{ours:?} {one:?}"
+    );
+    assert!(ours.hit_share >= 0.95 * one.hit_share, "{ours:?} {one:?}");
+}
+
+fn on_a_store(artifact: &Artifact, replicas: u64, workers: usize) -> Chooser {
+    let options = PluginOptions {
+        config: format!(r#"{{"replicas":{{"store":"redis","cluster":"{STORE}"}}}}"#),
+        ..PluginOptions::default()
+    };
+    let store = Store::default();
+    let mut all: Vec<Box<dyn Gateway>> = Vec::new();
+    for replica in 0..replicas {
+        let mut process = Process::replica(artifact, &options, replica, &store);
+        for _ in 0..workers {
+            all.push(Box::new(process.worker().expect("the plugin comes up")));
+        }
+    }
+    Chooser::Workers(all)
 }
 
 #[test]

@@ -5,11 +5,12 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use warmroute_harness::host::Artifact;
 use warmroute_harness::replay::engine::EngineOptions;
-use warmroute_harness::replay::plugin::{PluginOptions, Process};
+use warmroute_harness::replay::plugin::{PluginOptions, Process, STORE};
 use warmroute_harness::replay::report::{Row, table};
 use warmroute_harness::replay::rules::{Rule, Ruled};
 use warmroute_harness::replay::simulate::{Chooser, Disturbance, What, World, run};
-use warmroute_harness::replay::workload::{Kind, generate, trace};
+use warmroute_harness::replay::store::Store;
+use warmroute_harness::replay::workload::{Kind, generate, spread, trace};
 use warmroute_harness::replay::{Gateway, Request};
 
 const HELP: &str = "\
@@ -17,11 +18,13 @@ Settings come from the environment:
   TRACE      a trace file, or chat, agents, documents, tenants, one_shot, bursts [chat]
   REQUESTS   requests to play [3000]
   SPEED      how many times as fast a trace is played [1]
+  SPREAD_MS  each request of a trace comes up to so much later: where its clock is coarse [0]
   LOAD       share of their time that generated traffic keeps engines busy [0.6]
   ENGINES    engines [8]
   WORKERS    workers of a gateway process [1]
   REPLICAS   gateway processes; requests spread over all workers of all of them [1]
   EXCHANGE   on, off: whether the plugin's workers share what they know [on]
+  STORE      on, off: whether the plugin's replicas have a store, every 100 ms [off]
   CONFIG     more of the plugin's configuration, JSON [{}]
   CACHED     on, off: whether engines tell cached_tokens [on]
   PLUGIN     the artifact [dist/warmroute-higress.wasm]
@@ -95,7 +98,11 @@ fn workload(engines: usize, tokens_per_ms: f64, seed: u64) -> Result<Vec<Request
             number("LOAD", 0.6)?,
             seed,
         )),
-        None => trace(Path::new(name), count, number("SPEED", 1.0)?),
+        None => {
+            let mut requests = trace(Path::new(name), count, number("SPEED", 1.0)?)?;
+            spread(&mut requests, number("SPREAD_MS", 0.0)?, seed);
+            Ok(requests)
+        }
     }
 }
 
@@ -125,9 +132,10 @@ fn policies() -> Vec<String> {
     }
 }
 
-fn is_on(name: &str) -> Result<bool> {
+fn is_on(name: &str, otherwise: bool) -> Result<bool> {
     match std::env::var(name).unwrap_or_default().as_str() {
-        "" | "on" => Ok(true),
+        "" => Ok(otherwise),
+        "on" => Ok(true),
         "off" => Ok(false),
         other => bail!("{name}={other}: expected on or off"),
     }
@@ -148,14 +156,24 @@ fn plugin(profile: &str, replicas: u64, workers: u64) -> Result<Chooser> {
         config = serde_json::from_str(&text).context("CONFIG")?;
     }
     config.insert("profile".to_owned(), profile.into());
-    config.insert("exchange".to_owned(), is_on("EXCHANGE")?.into());
+    config.insert("exchange".to_owned(), is_on("EXCHANGE", true)?.into());
+    let has_store = is_on("STORE", false)?;
+    if has_store {
+        let replicas = serde_json::json!({"store": "redis", "cluster": STORE});
+        config.entry("replicas").or_insert(replicas);
+    }
     let options = PluginOptions {
         config: serde_json::Value::Object(config).to_string(),
-        tells_cached: is_on("CACHED")?,
+        tells_cached: is_on("CACHED", true)?,
     };
     let mut gateways: Vec<Box<dyn Gateway>> = Vec::new();
-    for _ in 0..replicas {
-        let mut process = Process::new(&artifact, &options);
+    let store = Store::default();
+    for replica in 0..replicas {
+        let mut process = if has_store {
+            Process::replica(&artifact, &options, replica, &store)
+        } else {
+            Process::new(&artifact, &options)
+        };
         for _ in 0..workers {
             gateways.push(Box::new(process.worker()?));
         }

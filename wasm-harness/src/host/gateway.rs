@@ -1,6 +1,7 @@
 //! One gateway process: what all its VMs share.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::store::{Metrics, Queues, SharedData};
@@ -101,6 +102,7 @@ pub enum ClusterState {
 pub(super) struct Cluster {
     pub(super) state: ClusterState,
     pub(super) hosts: Vec<UpstreamHost>,
+    pub(super) redis: Option<SocketAddr>,
 }
 
 #[derive(Default)]
@@ -190,6 +192,17 @@ impl Gateway {
             .entry(cluster.to_owned())
             .or_default()
             .state = state;
+    }
+
+    /// Makes a cluster known as a real Redis: calls to it are answered by that server.
+    pub fn set_redis(&self, cluster: &str, address: SocketAddr) {
+        let mut inner = self.lock();
+        let cluster = inner.clusters.entry(cluster.to_owned()).or_default();
+        cluster.redis = Some(address);
+    }
+
+    pub(super) fn redis(&self, cluster: &str) -> Option<SocketAddr> {
+        self.lock().clusters.get(cluster)?.redis
     }
 
     /// Forgets a cluster: callouts to it are refused.

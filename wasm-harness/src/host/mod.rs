@@ -19,6 +19,7 @@ mod functions;
 mod gateway;
 mod observe;
 mod pairs;
+mod redis;
 mod reply;
 mod state;
 mod status;

@@ -5,6 +5,9 @@ use super::state::{Callout, Deferred, Delivery};
 use super::stream::{LocalReply, Mode, StreamId, Way};
 use super::vm::{Trap, Vm, word};
 
+/// The status of a Redis call whose server cannot be reached or does not answer.
+const REDIS_FAILED: u32 = 1;
+
 impl Callout {
     pub(super) fn due_ms(&self) -> u64 {
         self.sent_at_ms.saturating_add(u64::from(self.timeout_ms))
@@ -80,6 +83,27 @@ impl Vm {
         Ok(true)
     }
 
+    /// Asks the real Redis of a call's cluster, and waits for the answer.
+    fn ask_redis(&mut self, id: u32) -> Result<(), Trap> {
+        let state = self.store.data_mut();
+        let Some(call) = state.redis_calls.iter().find(|call| call.id == id) else {
+            return Ok(());
+        };
+        let client = state
+            .redis_clients
+            .iter_mut()
+            .find(|client| client.cluster == call.cluster);
+        let address = state.gateway.redis(&call.cluster);
+        let answer = client
+            .zip(address)
+            .map(|(c, address)| c.ask(address, &call.query));
+        match answer {
+            Some(Ok(reply)) => self.answer_redis(id, 0, &reply)?,
+            _ => self.answer_redis(id, REDIS_FAILED, &[])?,
+        };
+        Ok(())
+    }
+
     pub(super) fn time_out_callouts(&mut self, now_ms: u64) -> Result<(), Trap> {
         if !self.store.data().gateway.options().callouts_time_out {
             return Ok(());
@@ -109,6 +133,7 @@ impl Vm {
                     let headers = header_map(&[(":status", "503")]);
                     self.answer_callout(id, headers, b"no healthy upstream")?;
                 }
+                Deferred::Redis(id) => self.ask_redis(id)?,
             }
         }
         Ok(())

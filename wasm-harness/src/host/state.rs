@@ -7,6 +7,7 @@ use wasmtime::StoreLimits;
 use super::artifact::Abi;
 use super::gateway::Gateway;
 use super::pairs::HeaderMap;
+use super::redis::RedisClient;
 use super::status::Status;
 use super::stream::{LocalReply, Stream, StreamId, Way};
 use super::vm::VmOptions;
@@ -105,6 +106,7 @@ pub(super) enum Deferred {
     Reset(StreamId),
     Reply(StreamId, LocalReply),
     NoHost(u32),
+    Redis(u32),
 }
 
 /// The callback that runs.
@@ -129,7 +131,7 @@ pub(super) struct VmState {
     pub(super) calls: BTreeMap<&'static str, u64>,
     pub(super) faults: Vec<(Fault, u64)>,
     pub(super) callouts: Vec<Callout>,
-    pub(super) redis_clusters: Vec<String>,
+    pub(super) redis_clients: Vec<RedisClient>,
     pub(super) redis_calls: Vec<RedisCall>,
     pub(super) last_token: u32,
     pub(super) delivery: Option<Delivery>,

@@ -305,7 +305,7 @@ fn new_state(abi: Abi, gateway: &Gateway, options: VmOptions) -> VmState {
         calls: BTreeMap::new(),
         faults: Vec::new(),
         callouts: Vec::new(),
-        redis_clusters: Vec::new(),
+        redis_clients: Vec::new(),
         redis_calls: Vec::new(),
         last_token: 0,
         delivery: None,

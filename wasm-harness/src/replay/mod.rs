@@ -17,6 +17,7 @@ pub mod plugin;
 pub mod report;
 pub mod rules;
 pub mod simulate;
+pub mod store;
 pub mod workload;
 
 use engine::Metrics;

@@ -55,6 +55,16 @@ pub fn trace(path: &Path, limit: usize, speed: f64) -> Result<Vec<Request>> {
     Ok(requests)
 }
 
+/// Lets each request come up to `within_ms` later, by a seed: a trace whose clock is coarse has several requests at
+/// one moment, which no two machines can tell each other of in time.
+pub fn spread(requests: &mut [Request], within_ms: f64, seed: u64) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    for request in requests.iter_mut() {
+        request.at_ms += rng.f64() * within_ms;
+    }
+    requests.sort_by(|one, other| one.at_ms.total_cmp(&other.at_ms));
+}
+
 /// Kinds of generated traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

@@ -7,7 +7,8 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use crate::host::call::{Answer, Call};
 use crate::host::gateway::{Health, UpstreamHost};
 use crate::host::pairs;
-use crate::host::state::RedisCall;
+use crate::host::redis::RedisClient;
+use crate::host::state::{Deferred, RedisCall};
 use crate::host::status::Status;
 
 /// The hosts of the stream's cluster; null and 0 without hosts, cluster or stream.
@@ -66,14 +67,17 @@ pub(in crate::host) fn set_upstream_override_host(call: &mut Call<'_, '_>) -> An
 }
 
 pub(in crate::host) fn redis_init(call: &mut Call<'_, '_>) -> Answer {
-    let cluster = call.text(0)?;
-    call.bytes(2)?;
-    call.bytes(4)?;
+    let (cluster, user, password) = (call.text(0)?, call.text(2)?, call.text(4)?);
+    let timeout_ms = call.word(6);
     let state = call.state();
     if !state.gateway.lock().clusters.contains_key(&cluster) {
         return Err(Status::BAD_ARGUMENT.into());
     }
-    state.redis_clusters.push(cluster);
+    state
+        .redis_clients
+        .retain(|client| client.cluster != cluster);
+    let client = RedisClient::new(cluster, user, password, timeout_ms);
+    state.redis_clients.push(client);
     Ok(())
 }
 
@@ -81,10 +85,17 @@ pub(in crate::host) fn redis_init(call: &mut Call<'_, '_>) -> Answer {
 pub(in crate::host) fn redis_call(call: &mut Call<'_, '_>) -> Answer {
     let (cluster, query) = (call.text(0)?, call.bytes(2)?);
     let state = call.state();
-    if !state.redis_clusters.contains(&cluster) {
+    if state
+        .redis_clients
+        .iter()
+        .all(|client| client.cluster != cluster)
+    {
         return Err(Status::BAD_ARGUMENT.into());
     }
     let (id, context) = (state.next_token(), state.effective_context);
+    if state.gateway.redis(&cluster).is_some() {
+        state.deferred.push_back(Deferred::Redis(id));
+    }
     state.redis_calls.push(RedisCall {
         id,
         context,
