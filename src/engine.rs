@@ -20,7 +20,7 @@ use crate::endpoints::snapshot;
 use crate::number::millis;
 use crate::pool::{Figures, Listed, Pool};
 use crate::request::PromptPlan;
-use crate::telemetry::{Counter, Gauge, Telemetry};
+use crate::telemetry::{Counter, Gauge, Tally, Telemetry};
 
 /// Clusters with a pool at most.
 pub const MAX_POOLS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
@@ -141,6 +141,13 @@ impl Engine {
     pub fn listing_seen(&mut self, cluster: &str, now: Millis) {
         if let Some((pool, ..)) = self.pool(cluster) {
             pool.listed_at = Some(now);
+        }
+    }
+
+    /// Hands on what was counted at each endpoint, with its requests in flight; the counts start anew.
+    pub fn by_endpoint(&mut self, told: &mut dyn FnMut(&str, u32, Tally)) {
+        for (_, pool) in &mut self.pools {
+            pool.by_endpoint(told);
         }
     }
 

@@ -20,6 +20,7 @@ use super::{MAX_ENDPOINTS, Slot};
 use crate::clock::Millis;
 use crate::learn::{PrefillRate, Queueing, Trust};
 use crate::number::to_f64;
+use crate::telemetry::Tally;
 
 /// One endpoint: what the gateway says of it, what its engine says, what we sent it.
 #[derive(Debug)]
@@ -62,6 +63,8 @@ pub struct Endpoint {
     pub trust: Trust,
     /// Learned share of a local miss that an outer KV tier answers, 0..=1.
     pub outer_hit_share: f64,
+    /// Counted here and not handed on yet.
+    pub tally: Tally,
     listing: u32,
 }
 
@@ -131,6 +134,7 @@ impl Endpoint {
             queueing: Queueing::default(),
             trust: Trust::default(),
             outer_hit_share: 0.0,
+            tally: Tally::default(),
             listing: 0,
         }
     }
@@ -311,7 +315,7 @@ impl Table {
     }
 
     /// Ends the listing: whoever it did not name has left. Calls `left` for each.
-    pub fn end_listing(&mut self, mut left: impl FnMut(Slot)) {
+    pub fn end_listing(&mut self, mut left: impl FnMut(Slot, &Endpoint)) {
         for (at, place) in self.slots.iter_mut().enumerate() {
             let Ok(at) = u16::try_from(at) else { continue };
             if place
@@ -322,7 +326,7 @@ impl Table {
                 self.by_address.remove(&endpoint.address);
                 self.by_name.remove(&endpoint.name_hash);
                 self.free.push(Slot(at));
-                left(Slot(at));
+                left(Slot(at), &endpoint);
             }
         }
     }
@@ -375,6 +379,11 @@ impl Table {
             .iter()
             .enumerate()
             .filter_map(|(at, place)| Some((Slot(u16::try_from(at).ok()?), place.as_ref()?)))
+    }
+
+    /// All endpoints.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Endpoint> {
+        self.slots.iter_mut().flatten()
     }
 
     /// How many endpoints there are.

@@ -12,7 +12,6 @@ use super::stream::Stream;
 use super::{abi, exchange, gateway, now};
 use crate::config::{ConfigId, Plugin, RequestPlace};
 use crate::engine::Engine;
-use crate::telemetry::Gauge;
 
 /// What all streams of one configuration share.
 pub struct Worker {
@@ -67,20 +66,28 @@ impl Worker {
 
     fn tick(&self) {
         let now = now();
-        let mut levels = [0; Gauge::ALL.len()];
         for (rule, engine) in self.engines.iter().enumerate() {
-            let Ok(mut engine) = engine.try_borrow_mut() else {
-                continue;
-            };
-            exchange::tick(self, rule, &mut engine, now);
-            self.flush(&mut engine);
-            for (sum, (_, level)) in levels.iter_mut().zip(engine.gauges(now)) {
-                *sum += level;
+            if let Ok(mut engine) = engine.try_borrow_mut() {
+                exchange::tick(self, rule, &mut engine, now);
             }
         }
-        if let Ok(mut metrics) = self.metrics.try_borrow_mut() {
-            metrics.set_levels(&levels);
+        self.hand_on(false);
+    }
+
+    /// Hands on what was counted; when the configuration `ends`, its levels go out of the gateway's sums.
+    fn hand_on(&self, ends: bool) {
+        let Ok(mut metrics) = self.metrics.try_borrow_mut() else {
+            return;
+        };
+        let now = now();
+        for engine in &self.engines {
+            if let Ok(mut engine) = engine.try_borrow_mut() {
+                metrics.flush(&mut engine);
+                let levels = engine.gauges(now);
+                metrics.note(&mut engine, &levels);
+            }
         }
+        metrics.hand_on(ends);
     }
 }
 
@@ -112,7 +119,9 @@ impl RootContext for Root {
             Ok(plugin) => {
                 let worker = Rc::new(Worker::new(self.id, plugin, &text));
                 gateway::start(self.id, &worker);
-                self.worker = Some(worker);
+                if let Some(replaced) = self.worker.replace(worker) {
+                    replaced.hand_on(true);
+                }
                 true
             }
             Err(error) => {
@@ -144,5 +153,8 @@ impl RootContext for Root {
 impl Drop for Root {
     fn drop(&mut self) {
         gateway::stop(self.id);
+        if let Some(worker) = &self.worker {
+            worker.hand_on(true);
+        }
     }
 }

@@ -16,7 +16,7 @@ use warmroute::pool::Served;
 use warmroute::request::BodyEnd;
 use warmroute::response::{is_event_stream, orca};
 use warmroute::session::{Head, Session, Step};
-use warmroute::telemetry::Counter;
+use warmroute::telemetry::{Counter, Series};
 
 use super::answers;
 use super::model::{Action, Callouts, GatewayKind, Host, Request, Response, Scenario};
@@ -139,6 +139,19 @@ impl<'a> Player<'a> {
             for (gauge, level) in rule.engine.gauges(self.now) {
                 *levels.entry(gauge.name().to_owned()).or_insert(0) += level;
             }
+        }
+        for rule in &mut self.rules {
+            rule.engine.by_endpoint(&mut |address, inflight, tally| {
+                *levels.entry(Series::Inflight.of(address)).or_insert(0) += u64::from(inflight);
+                for (series, by) in [
+                    (Series::Requests, tally.requests),
+                    (Series::Failures, tally.failures),
+                    (Series::HitTokens, tally.hit_tokens),
+                ] {
+                    let counted = self.outcome.metrics.entry(series.of(address));
+                    *counted.or_insert(0) += by;
+                }
+            });
         }
         self.outcome.metrics.extend(levels);
     }
