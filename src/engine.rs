@@ -19,6 +19,7 @@ use crate::endpoints::load::Health;
 use crate::endpoints::snapshot;
 use crate::number::millis;
 use crate::pool::{Figures, Listed, Pool};
+use crate::report::{Decisions, Report};
 use crate::request::PromptPlan;
 use crate::telemetry::{Counter, Gauge, Tally, Telemetry};
 
@@ -34,6 +35,7 @@ pub struct Engine {
     pub(crate) plan: Rc<PromptPlan>,
     rng: fastrand::Rng,
     pools: LruCache<Box<str>, Pool>,
+    decisions: Decisions,
 }
 
 impl Engine {
@@ -46,6 +48,7 @@ impl Engine {
             telemetry: Telemetry::default(),
             rng: fastrand::Rng::with_seed(seed),
             pools: LruCache::new(MAX_POOLS),
+            decisions: Decisions::default(),
         }
     }
 
@@ -130,6 +133,32 @@ impl Engine {
     pub fn is_sampled(&mut self) -> bool {
         let rate = self.config.debug.sample_rate;
         rate > 0.0 && self.rng.f64() < rate
+    }
+
+    /// Keeps a decision for the report, where there is one.
+    pub fn decided(&mut self, cluster: &str, note: Option<&str>, now: Millis) {
+        if let (Some(_), Some(note)) = (&self.config.debug.page, note) {
+            self.decisions.keep(cluster, note, now);
+        }
+    }
+
+    /// What this worker knows and has decided lately, as JSON.
+    #[must_use]
+    pub fn report(&self, worker: u64, now: Millis) -> String {
+        let mut report = Report::default();
+        report.open("", '{');
+        report.counts(&[("worker", worker), ("time_ms", now.0)]);
+        report.open("clusters", '[');
+        for (name, pool) in &self.pools {
+            report.open("", '{');
+            report.text("cluster", name);
+            pool.tell(&mut report, now);
+            report.close('}');
+        }
+        report.close(']');
+        self.decisions.tell(&mut report, now);
+        report.close('}');
+        report.0
     }
 
     /// Notes that the gateway gave no listing: the last one holds.

@@ -51,6 +51,7 @@ pub mod pick;
 pub mod pool;
 pub mod prefix;
 pub mod raw_json;
+pub mod report;
 pub mod request;
 pub mod response;
 pub mod session;

@@ -68,7 +68,11 @@ impl ConfigError {
             error.column(),
             reason.ends_with(" entries"),
         );
-        let value = String::from_utf8_lossy(value);
+        let value = if path.ends_with("secret") {
+            String::new().into()
+        } else {
+            String::from_utf8_lossy(value)
+        };
         let quoted = reason.split('`').nth(1).unwrap_or_default();
         if reason.starts_with("unknown field") {
             // Its value stays out of the message: it may be a secret of a later version's key.

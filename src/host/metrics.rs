@@ -36,6 +36,7 @@ struct Endpoint {
 
 impl Metrics {
     /// Hands on what an engine counted.
+    #[inline(never)]
     pub fn flush(&mut self, engine: &mut Engine) {
         let (counters, histograms) = (&mut self.counters, &mut self.histograms);
         engine.telemetry.drain(
@@ -86,6 +87,7 @@ impl Metrics {
     }
 
     /// The series of an endpoint: its own, or those of the rest.
+    #[inline(never)]
     fn endpoint(&mut self, address: &str) -> Option<&mut Endpoint> {
         let mut at = self.place(address);
         if at.is_err() && self.place(OTHER).is_err() && self.claim(address) {
@@ -100,6 +102,7 @@ impl Metrics {
             .binary_search_by(|endpoint| (*endpoint.name).cmp(name))
     }
 
+    #[inline(never)]
     fn insert(&mut self, name: &str) -> usize {
         self.place(name).unwrap_or_else(|at| {
             let endpoint = Endpoint {
@@ -114,6 +117,7 @@ impl Metrics {
 
     /// Whether an endpoint gets series of its own. All VMs agree on who does: once all are given away, this
     /// one knows to whom.
+    #[inline(never)]
     fn claim(&mut self, address: &str) -> bool {
         // Where the host has no shared data.
         let mut is_granted = self.endpoints.len() < MAX_SERIES;
@@ -125,7 +129,7 @@ impl Metrics {
                 return None;
             }
             is_granted = true;
-            Some([names, address.as_bytes(), b"\n"].concat())
+            Some([&*taken, address, "\n"].concat().into_bytes())
         });
         if !is_granted {
             for name in taken.lines() {
@@ -149,6 +153,7 @@ impl Metrics {
 
 impl Level {
     /// Defined at once: a level that was never above 0 is shown as 0, not missing.
+    #[inline(never)]
     fn hand_on(&mut self, has_ended: bool, name: &dyn Fn() -> String) {
         let mut now = core::mem::take(&mut self.now);
         if has_ended {
@@ -170,6 +175,7 @@ impl Level {
 }
 
 /// Adds to a counter, which is defined when it first grows.
+#[inline(never)]
 fn count(id: &mut Option<u32>, by: u64, name: &dyn Fn() -> Option<String>) {
     if by == 0 {
         return;

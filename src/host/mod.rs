@@ -8,12 +8,14 @@
 //! metrics  counts handed on
 //! headers  what both are asked for alike
 //! exchange  what workers tell each other
+//! debug_page  what a worker knows, for people
 //! shared   this VM among those of its process
 //! ```
 //!
 //! Invariants: nothing here panics; a host call that fails is counted and the request goes on without us.
 
 mod abi;
+mod debug_page;
 mod exchange;
 mod headers;
 mod metrics;

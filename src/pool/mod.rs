@@ -8,6 +8,7 @@
 
 mod listing;
 mod prefill;
+mod report;
 mod sent;
 mod settle;
 mod signals;
