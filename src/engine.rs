@@ -173,8 +173,9 @@ impl Engine {
         }
     }
 
-    /// Hands on what was counted at each endpoint, with its requests in flight; the counts start anew.
-    pub fn by_endpoint(&mut self, told: &mut dyn FnMut(&str, u32, Tally)) {
+    /// Hands on each endpoint's address, its hash, its requests in flight, and what was counted there; the
+    /// counts start anew.
+    pub fn by_endpoint(&mut self, told: &mut dyn FnMut(&str, u64, u32, Tally)) {
         for (_, pool) in &mut self.pools {
             pool.by_endpoint(told);
         }

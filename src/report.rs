@@ -1,13 +1,11 @@
 //! What one worker knows and has decided lately, as JSON for people and scripts.
 //!
 //! Holds the writer, the bounded ring of decisions, and who may read. No prompt text and no header value
-//! is in it: addresses, names of clusters, figures. A [`Report`] is always valid JSON: every value is
-//! escaped, and `<` too, so that a page can hold it inside a script. Cost: nothing is kept unless
+//! is in it: addresses, names of clusters, figures. A [`Report`] is always valid JSON: a text that would
+//! need escapes, or would end a page's script, is not shown. Cost: nothing is kept unless
 //! `debug.path` is set; then a short text a decision. Nothing is inlined: it runs seldom.
 
 use core::fmt::Write as _;
-use core::net::{IpAddr, SocketAddr};
-use std::collections::VecDeque;
 
 use crate::clock::Millis;
 use crate::config::DebugPage;
@@ -16,28 +14,29 @@ use crate::number::to_u32;
 /// Decisions kept.
 const DECISIONS: usize = 32;
 
-/// The last decisions.
+/// The last decisions, the last one first: when, and the text that tells it.
 #[derive(Debug, Default)]
-pub struct Decisions(VecDeque<(Millis, Box<str>, Box<str>)>);
+pub struct Decisions(Vec<(Millis, String)>);
 
 impl Decisions {
     /// Keeps a decision about a request to a cluster; the oldest one goes.
     #[inline(never)]
     pub fn keep(&mut self, cluster: &str, note: &str, now: Millis) {
-        if self.0.len() >= DECISIONS {
-            self.0.pop_back();
-        }
-        self.0.push_front((now, cluster.into(), note.into()));
+        let mut told = Report::default();
+        told.text("cluster", cluster);
+        told.text("decision", note);
+        self.0.truncate(DECISIONS - 1);
+        self.0.insert(0, (now, told.0));
     }
 
-    /// Tells them, the last one first.
+    /// Tells them.
     pub fn tell(&self, report: &mut Report, now: Millis) {
         report.open("decisions", '[');
-        for (at, cluster, note) in &self.0 {
+        for (at, told) in &self.0 {
             report.open("", '{');
             report.counts(&[("ms_ago", now.since(*at))]);
-            report.text("cluster", cluster);
-            report.text("decision", note);
+            report.key("");
+            report.0.push_str(told);
             report.close('}');
         }
         report.close(']');
@@ -104,16 +103,16 @@ impl Report {
         }
     }
 
+    /// Addresses and names of clusters have no such characters; what a header named as one may have.
     #[inline(never)]
     fn quote(&mut self, text: &str) {
+        let is_plain = |byte: u8| byte >= b' ' && !matches!(byte, b'"' | b'\\' | b'<');
         self.0.push('"');
-        for c in text.chars() {
-            if c < ' ' || matches!(c, '"' | '\\' | '<') {
-                let _ = write!(self.0, "\\u{:04x}", u32::from(c));
-            } else {
-                self.0.push(c);
-            }
-        }
+        self.0.push_str(if text.bytes().all(is_plain) {
+            text
+        } else {
+            "(unprintable)"
+        });
         self.0.push('"');
     }
 }
@@ -149,11 +148,12 @@ pub enum Form {
 }
 
 impl Visit<'_> {
-    /// Whether the path, without its query, is that of the page.
+    /// Whether the path is that of the page; a query may follow.
     #[must_use]
     pub fn is_to(&self, page: &DebugPage) -> bool {
-        let path = self.path.split(|byte| *byte == b'?').next();
-        self.method == b"GET" && path == Some(page.path.as_bytes())
+        let query = self.path.strip_prefix(page.path.as_bytes());
+        let is_path = query.is_some_and(|query| query.first().is_none_or(|byte| *byte == b'?'));
+        is_path && self.method == b"GET"
     }
 
     /// How the report is wanted; `None` where this request may not have it.
@@ -167,9 +167,8 @@ impl Visit<'_> {
         if !self.is_to(page) || !is_allowed {
             return None;
         }
-        let holds = |text: &[u8], part: &[u8]| text.windows(part.len()).any(|it| it == part);
         let is_json =
-            self.path.ends_with(b"format=json") || holds(self.accept, b"application/json");
+            self.path.ends_with(b"?format=json") || self.accept.starts_with(b"application/json");
         Some(if is_json { Form::Json } else { Form::Html })
     }
 
@@ -177,22 +176,20 @@ impl Visit<'_> {
     /// which anybody can write: so the address that the request came to counts too, and whoever is said to
     /// have forwarded it.
     fn is_local(&self) -> bool {
-        let is_socket = |bytes| parsed::<SocketAddr>(bytes).is_some_and(|it| is_loopback(it.ip()));
         let mut forwarders = self.forwarded_for.split(|byte| *byte == b',');
-        let is_ours = |one| parsed(one).is_some_and(is_loopback);
-        is_socket(self.peer)
-            && is_socket(self.local)
+        is_loopback(self.peer)
+            && is_loopback(self.local)
             && !self.is_forwarded
-            && (self.forwarded_for.is_empty() || forwarders.all(is_ours))
+            && (self.forwarded_for.is_empty() || forwarders.all(is_loopback))
     }
 }
 
-fn parsed<T: core::str::FromStr>(bytes: &[u8]) -> Option<T> {
-    core::str::from_utf8(bytes).ok()?.trim().parse().ok()
-}
-
-fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
+/// With or without a port, as gateways write them.
+#[inline(never)]
+fn is_loopback(address: &[u8]) -> bool {
+    let address = address.trim_ascii();
+    let of: [&[u8]; 3] = [b"127.", b"[::1]:", b"[::ffff:127."];
+    address == b"::1" || of.iter().any(|of| address.starts_with(of))
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ impl Disaggregation {
 /// Where the plugin shows what it knows, and to whom.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DebugPage {
-    /// Path without a query.
+    /// Path; a query may follow it.
     pub path: String,
     /// Who knows it may read; `None` = only who is on the same machine.
     pub secret: Option<Secret>,
@@ -230,10 +230,6 @@ pub(super) fn page(
 ) -> Result<Option<DebugPage>, ConfigError> {
     let secret = secret.0.map(|SecretText(text)| Secret(text));
     match path.0 {
-        Some(UrlPath(path)) if path.contains(['?', '#']) => {
-            let reason = "a path has no query and no fragment";
-            Err(refuse.key("debug.path", path, reason, "leave them out"))
-        }
         Some(UrlPath(path)) => Ok(Some(DebugPage { path, secret })),
         None if secret.is_some() => {
             let reason = "no effect without debug.path";

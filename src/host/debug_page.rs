@@ -21,8 +21,7 @@ pub fn answer(worker: &Worker, engine: &Engine) -> bool {
     let Some(page) = &engine.config.debug.page else {
         return false;
     };
-    let header = |name: &str| abi::header(Map::RequestHeaders, name).unwrap_or_default();
-    let [method, path] = [":method", ":path"].map(header);
+    let (method, path) = (header(":method"), header(":path"));
     let visit = Visit {
         method: &method,
         path: &path,
@@ -31,16 +30,21 @@ pub fn answer(worker: &Worker, engine: &Engine) -> bool {
     if !visit.is_to(page) {
         return false;
     }
-    let [accept, secret, forwarded_for, forwarded] =
-        ["accept", SECRET_HEADER, "x-forwarded-for", "forwarded"].map(header);
-    let [peer, local] = ["source\0address", "destination\0address"]
-        .map(|path| abi::property(path).unwrap_or_default());
+    let names = ["accept", SECRET_HEADER, "x-forwarded-for", "forwarded"];
+    let headers: Vec<Vec<u8>> = names.into_iter().map(header).collect();
+    let paths = ["source\0address", "destination\0address"];
+    let addresses = paths.into_iter().map(abi::property);
+    let addresses: Vec<Vec<u8>> = addresses.map(Option::unwrap_or_default).collect();
+    let ([accept, secret, forwarded_for, forwarded], [peer, local]) = (&*headers, &*addresses)
+    else {
+        return false;
+    };
     let visit = Visit {
-        accept: &accept,
-        secret: &secret,
-        peer: &peer,
-        local: &local,
-        forwarded_for: &forwarded_for,
+        accept,
+        secret,
+        peer,
+        local,
+        forwarded_for,
         is_forwarded: !forwarded.is_empty(),
         ..visit
     };
@@ -57,4 +61,9 @@ pub fn answer(worker: &Worker, engine: &Engine) -> bool {
     };
     let headers = [("content-type", kind), ("cache-control", "no-store")];
     abi::respond(200, &headers, &body).is_ok()
+}
+
+#[inline(never)]
+fn header(name: &str) -> Vec<u8> {
+    abi::header(Map::RequestHeaders, name).unwrap_or_default()
 }

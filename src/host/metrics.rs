@@ -14,8 +14,10 @@ pub struct Metrics {
     counters: Vec<Option<u32>>,
     histograms: [Option<u32>; Histogram::ALL.len()],
     gauges: [Level; Gauge::ALL.len()],
-    /// By name.
+    /// By hash.
     endpoints: Vec<Endpoint>,
+    /// Hashes of the endpoints of the process that have series of their own, as last seen.
+    listed: Vec<u8>,
     has_ended: bool,
 }
 
@@ -29,6 +31,8 @@ struct Level {
 
 /// One endpoint's series.
 struct Endpoint {
+    /// Hash of its address; 0 = the rest.
+    hash: u64,
     name: Box<str>,
     inflight: Level,
     counters: [Option<u32>; 3],
@@ -65,8 +69,8 @@ impl Metrics {
         for (level, (_, now)) in self.gauges.iter_mut().zip(levels) {
             level.now = level.now.saturating_add(*now);
         }
-        engine.by_endpoint(&mut |address, inflight, tally| {
-            let Some(endpoint) = self.endpoint(address) else {
+        engine.by_endpoint(&mut |address, hash, inflight, tally| {
+            let Some(endpoint) = self.endpoint(address, hash) else {
                 return;
             };
             endpoint.inflight.now += u64::from(inflight);
@@ -88,55 +92,46 @@ impl Metrics {
 
     /// The series of an endpoint: its own, or those of the rest.
     #[inline(never)]
-    fn endpoint(&mut self, address: &str) -> Option<&mut Endpoint> {
-        let mut at = self.place(address);
-        if at.is_err() && self.place(OTHER).is_err() && self.claim(address) {
-            at = Ok(self.insert(address));
+    fn endpoint(&mut self, address: &str, hash: u64) -> Option<&mut Endpoint> {
+        let (mut hash, mut name, mut at) = (hash, address, self.place(hash));
+        if at.is_err() && !self.claim(hash) {
+            (hash, name) = (0, OTHER);
+            at = self.place(hash);
         }
-        let at = at.unwrap_or_else(|_| self.insert(OTHER));
-        self.endpoints.get_mut(at)
-    }
-
-    fn place(&self, name: &str) -> Result<usize, usize> {
-        self.endpoints
-            .binary_search_by(|endpoint| (*endpoint.name).cmp(name))
-    }
-
-    #[inline(never)]
-    fn insert(&mut self, name: &str) -> usize {
-        self.place(name).unwrap_or_else(|at| {
+        let at = at.unwrap_or_else(|at| {
             let endpoint = Endpoint {
+                hash,
                 name: name.into(),
                 inflight: Level::default(),
                 counters: [None; 3],
             };
             self.endpoints.insert(at, endpoint);
             at
-        })
+        });
+        self.endpoints.get_mut(at)
     }
 
-    /// Whether an endpoint gets series of its own. All VMs agree on who does: once all are given away, this
-    /// one knows to whom.
     #[inline(never)]
-    fn claim(&mut self, address: &str) -> bool {
-        // Where the host has no shared data.
-        let mut is_granted = self.endpoints.len() < MAX_SERIES;
-        let mut taken = String::new();
-        shared::update("warmroute/1/series", |names| {
-            taken = String::from_utf8_lossy(names).into_owned();
-            is_granted = taken.lines().any(|name| name == address);
-            if is_granted || taken.lines().count() >= MAX_SERIES {
-                return None;
-            }
-            is_granted = true;
-            Some([&*taken, address, "\n"].concat().into_bytes())
-        });
-        if !is_granted {
-            for name in taken.lines() {
-                self.insert(name);
-            }
+    fn place(&self, hash: u64) -> Result<usize, usize> {
+        self.endpoints
+            .binary_search_by_key(&hash, |endpoint| endpoint.hash)
+    }
+
+    /// Whether an endpoint, by the hash of its address, gets series of its own: all VMs agree on who does.
+    #[inline(never)]
+    fn claim(&mut self, hash: u64) -> bool {
+        let listed = &mut self.listed;
+        if add(listed, hash) == Place::Full {
+            return false;
         }
-        is_granted
+        let mut place = Place::Added;
+        // Without shared data each VM goes by its own list.
+        shared::update("warmroute/1/series", |list| {
+            *listed = list.to_vec();
+            place = add(listed, hash);
+            (place == Place::Added).then(|| listed.clone())
+        });
+        place != Place::Full
     }
 
     /// Hands on the noted levels, or, when a configuration `ends`, that nothing is left of them.
@@ -172,6 +167,27 @@ impl Level {
             self.handed_on = now;
         }
     }
+}
+
+/// What became of a hash in a list of them.
+#[derive(PartialEq)]
+enum Place {
+    There,
+    Added,
+    Full,
+}
+
+#[inline(never)]
+fn add(list: &mut Vec<u8>, hash: u64) -> Place {
+    let hash = hash.to_le_bytes();
+    if list.chunks_exact(hash.len()).any(|one| one == hash) {
+        return Place::There;
+    }
+    if list.len() >= MAX_SERIES * hash.len() {
+        return Place::Full;
+    }
+    list.extend(hash);
+    Place::Added
 }
 
 /// Adds to a counter, which is defined when it first grows.

@@ -107,19 +107,25 @@ impl Pool {
         self.table.end_listing(|slot, endpoint| {
             index.remove(slot);
             if endpoint.tally != Tally::default() && left.len() < MAX_SERIES {
-                left.push((endpoint.address.clone(), endpoint.tally));
+                left.push((endpoint.address.clone(), endpoint.name_hash, endpoint.tally));
             }
         });
     }
 
-    /// Hands on what was counted at each endpoint, with its requests in flight; the counts start anew.
-    pub fn by_endpoint(&mut self, told: &mut dyn FnMut(&str, u32, Tally)) {
+    /// Hands on each endpoint's address, its hash, its requests in flight, and what was counted there; the
+    /// counts start anew.
+    pub fn by_endpoint(&mut self, told: &mut dyn FnMut(&str, u64, u32, Tally)) {
         for endpoint in self.table.iter_mut() {
             let tally = core::mem::take(&mut endpoint.tally);
-            told(&endpoint.address, endpoint.own.inflight, tally);
+            told(
+                &endpoint.address,
+                endpoint.name_hash,
+                endpoint.own.inflight,
+                tally,
+            );
         }
-        for (address, tally) in self.left.drain(..) {
-            told(&address, 0, tally);
+        for (address, name_hash, tally) in self.left.drain(..) {
+            told(&address, name_hash, 0, tally);
         }
     }
 

@@ -55,7 +55,7 @@ pub struct Pool {
     named: Vec<Slot>,
     named_at: Option<Millis>,
     /// Endpoints that left, with what was counted there and not handed on yet.
-    left: Vec<(Box<str>, Tally)>,
+    left: Vec<(Box<str>, u64, Tally)>,
     depths: Depths,
     candidates: Vec<Candidate>,
     ranked: Ranked,

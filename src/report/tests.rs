@@ -105,7 +105,10 @@ fn path_method_and_form() {
 fn a_report_is_json_whatever_stands_in_it() {
     let mut report = Report::default();
     report.open("", '{');
-    report.text("te\"xt", "a\\b</script>\u{1}é");
+    report.text("text", "é|*.example");
+    for odd in ["a\"b", "a\\b", "</script>", "\u{1}"] {
+        report.text(odd, odd);
+    }
     report.figures(&[
         ("share", Some(0.8319)),
         ("negative", Some(-3.0)),
@@ -121,7 +124,8 @@ fn a_report_is_json_whatever_stands_in_it() {
     report.close('}');
     assert!(!report.0.contains('<'));
     let read: serde_json::Value = serde_json::from_str(&report.0).unwrap();
-    assert_eq!(read["te\"xt"], "a\\b</script>\u{1}é");
+    assert_eq!(read["text"], "é|*.example");
+    assert_eq!(read["(unprintable)"], "(unprintable)");
     assert_eq!(read["share"], 0.831);
     assert_eq!(read["negative"], 0.0);
     assert!(read["none"].is_null() && read["list"].as_array().unwrap().is_empty());

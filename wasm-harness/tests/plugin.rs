@@ -3,6 +3,7 @@
 //! The artifacts come from `make build`.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use serde_json::Value;
 use warmroute_harness::host::{
@@ -12,16 +13,19 @@ use warmroute_harness::host::{
 const PROFILES: [Profile; 2] = [Profile::Envoy, Profile::Higress];
 const BODY: &str = r#"{"model":"m","messages":[{"role":"user","content":"hello hello hello"}]}"#;
 
-fn artifact(profile: Profile) -> Artifact {
-    let name = match profile {
-        Profile::Envoy => "../dist/warmroute-envoy.wasm",
-        Profile::Higress => "../dist/warmroute-higress.wasm",
+fn artifact(profile: Profile) -> &'static Artifact {
+    static BOTH: [OnceLock<Artifact>; 2] = [const { OnceLock::new() }; 2];
+    let (place, name) = match profile {
+        Profile::Envoy => (0, "../dist/warmroute-envoy.wasm"),
+        Profile::Higress => (1, "../dist/warmroute-higress.wasm"),
     };
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-    let bytes = std::fs::read(&path).unwrap_or_else(|error| {
-        panic!("{name}: {error}; it comes from `make build`");
-    });
-    Artifact::load(&bytes).expect("the artifact loads")
+    BOTH[place].get_or_init(|| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        let bytes = std::fs::read(&path).unwrap_or_else(|error| {
+            panic!("{name}: {error}; it comes from `make build`");
+        });
+        Artifact::load(&bytes).expect("the artifact loads")
+    })
 }
 
 /// A configuration of `count` named endpoints, and what `more` adds.
@@ -35,7 +39,7 @@ fn address(number: usize) -> String {
 }
 
 fn start(gateway: &Gateway, configuration: &str) -> Vm {
-    let mut vm = Vm::new(&artifact(gateway.profile()), gateway).expect("it comes up");
+    let mut vm = Vm::new(artifact(gateway.profile()), gateway).expect("it comes up");
     assert!(vm.start(configuration).expect("no trap"), "{:?}", vm.logs());
     vm
 }

@@ -141,7 +141,7 @@ impl<'a> Player<'a> {
             }
         }
         for rule in &mut self.rules {
-            rule.engine.by_endpoint(&mut |address, inflight, tally| {
+            rule.engine.by_endpoint(&mut |address, _, inflight, tally| {
                 *levels.entry(Series::Inflight.of(address)).or_insert(0) += u64::from(inflight);
                 for (series, by) in [
                     (Series::Requests, tally.requests),
