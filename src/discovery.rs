@@ -101,9 +101,11 @@ impl Discovery {
         discovery
     }
 
-    /// Adds a cluster that requests go to.
+    /// Adds a cluster that requests go to. Where requests name the endpoints there is nothing to tell of it:
+    /// a listing, empty as it would be, takes away what is known.
     pub fn watch(&mut self, name: &str) {
-        if self.clusters.len() >= MAX_CLUSTERS
+        if matches!(self.source, EndpointSource::Header(_))
+            || self.clusters.len() >= MAX_CLUSTERS
             || self.clusters.iter().any(|cluster| &*cluster.name == name)
         {
             return;

@@ -116,7 +116,7 @@ impl Pool {
         self.index.matches(&blocks, now, &mut self.depths);
         self.gather(question, Part::Decode, per_token, config, now);
         if self.candidates.is_empty() {
-            return Err(Fallback::NoneEligible.into());
+            return Err(Unsent::Nobody);
         }
         if let Some(limits) = question.limits
             && self

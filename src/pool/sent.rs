@@ -30,6 +30,8 @@ pub struct Question<'a> {
 pub enum Unsent {
     /// It is left to the gateway.
     Left(Fallback),
+    /// No endpoint can be picked.
+    Nobody,
     /// Every endpoint is past its limits.
     Overloaded,
 }

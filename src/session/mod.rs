@@ -129,9 +129,10 @@ impl Session {
         match self.choose(engine, *reading, end, now) {
             Ok(step) => step,
             Err(Unsent::Overloaded) => self.refuse(engine, Refusal::Overloaded, api),
-            Err(Unsent::Left(Fallback::NoneEligible)) if self.may_refuse(engine, now) => {
+            Err(Unsent::Nobody) if self.may_refuse(engine, now) => {
                 self.refuse(engine, Refusal::NoneEligible, api)
             }
+            Err(Unsent::Nobody) => self.pass(engine, Fallback::NoneEligible),
             Err(Unsent::Left(reason)) => self.pass(engine, reason),
         }
     }

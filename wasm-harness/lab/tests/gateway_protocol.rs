@@ -119,14 +119,9 @@ async fn long_unknown_prompts_are_computed_by_a_prefill_endpoint() {
             0
         };
     }
-    stage
-        .until("warmroute_inflight", |count| count == 0)
-        .await
-        .unwrap();
-    stage
-        .until("warmroute_backlog_tokens", |count| count == 0)
-        .await
-        .unwrap();
+    for level in ["warmroute_inflight", "warmroute_backlog_tokens"] {
+        stage.until(level, |count| count == 0).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,8 +1,8 @@
-//! `warmroute-lab run` as a process: what it prints, writes and ends with. The plugin's own row is
-//! shown by `make run` and the tests on the gateway with the plugin.
+//! `warmroute-lab run` as a process, as `make run` starts it: what it prints, writes, ends with and leaves
+//! behind.
 
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
 use tokio::process::Command;
@@ -12,16 +12,24 @@ fn json_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-async fn run(json: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_warmroute-lab"))
-        .args(["run", "--policies", "round-robin,least-request", "--json"])
+fn command(json: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_warmroute-lab"));
+    command
+        .args(["run", "--json"])
         .arg(json)
         .args(arguments)
-        .env_remove("ENGINES")
-        .env_remove("TRACE")
-        .output()
-        .await
-        .unwrap()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    for variable in ["ENGINES", "TRACE", "SPEED", "LIMIT", "PLUGIN", "CONFIG"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+async fn run(json: &Path, arguments: &[&str]) -> Output {
+    let policies = ["--policies", "round-robin,least-request"];
+    let arguments = [&policies[..], arguments].concat();
+    command(json, &arguments).output().await.unwrap()
 }
 
 fn read(json: &Path) -> Value {
@@ -123,4 +131,80 @@ async fn failed_requests_fail_the_run() {
     assert!(said.contains("first error: 500"), "{said}");
     let row = &read(&json)["rows"][0];
     assert_eq!(row["errors"], row["requests"]);
+}
+
+/// What a process with this number would have left: a gateway's folder, and a process that reads from it.
+fn left_by(process: u32) -> Vec<String> {
+    let mark = format!("warmroute-lab-{process}-");
+    let names = |folder: &Path| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
+    };
+    let folders = names(&std::env::temp_dir()).into_iter();
+    let folders = folders.map(|path| path.display().to_string());
+    let processes = names(Path::new("/proc")).into_iter();
+    let processes = processes.filter_map(|path| {
+        let command = std::fs::read(path.join("cmdline")).ok()?;
+        Some(String::from_utf8_lossy(&command).into_owned())
+    });
+    folders
+        .chain(processes)
+        .filter(|text| text.contains(&mark))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_three_policies_are_measured_and_nothing_stays() {
+    let json = json_path("all.json");
+    let trace = trace("all.jsonl");
+    let mut command = command(&json, &["--trace", &trace, "--speed", "4"]);
+    let child = command.spawn().unwrap();
+    let process = child.id().unwrap();
+    let output = child.wait_with_output().await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report = read(&json);
+    let rows = report["rows"].as_array().unwrap();
+    let policies: Vec<_> = rows.iter().map(|row| &row["policy"]).collect();
+    assert_eq!(policies, ["round robin", "least request", "warmroute"]);
+    for row in rows {
+        assert_eq!((&row["requests"], &row["errors"]), (&12.into(), &0.into()));
+        assert_eq!(row["identical_bodies"], 12);
+        assert!(row["hit_tokens"].as_u64().unwrap() >= 4 * 512, "{row}");
+    }
+    assert_eq!(left_by(process), [""; 0]);
+}
+
+/// `cargo run -p warmroute-lab` has to know which binary is meant, and it is the one tested here.
+#[test]
+fn the_package_names_the_binary_that_make_runs() {
+    let output = std::process::Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--no-deps",
+            "--offline",
+            "--format-version",
+            "1",
+        ])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let lab = packages
+        .iter()
+        .find(|package| package["name"] == "warmroute-lab")
+        .unwrap();
+    assert_eq!(lab["default_run"], "warmroute-lab");
+    let makefile = warmroute_lab::tree_root().join("Makefile");
+    let makefile = std::fs::read_to_string(makefile).unwrap();
+    assert!(makefile.contains("cargo run --quiet --profile native -p warmroute-lab --\n"));
+    let help = std::process::Command::new(env!("CARGO_BIN_EXE_warmroute-lab"))
+        .arg("--help")
+        .output()
+        .unwrap();
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    for target in ["run", "serve"] {
+        assert!(makefile.contains(&format!("@$(LAB) {target}\n")));
+        assert!(help.contains(&format!("\n  {target} ")), "{help}");
+    }
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::model::{Callouts, Health, Host};
 use crate::host::{Callout, HeaderMap, Health as HostHealth, UpstreamHost, header, header_map};
+use warmroute_scenario::{Callouts, Health, Host};
 
 /// A host as the gateway keeps it.
 pub(super) fn upstream_host(host: &Host) -> UpstreamHost {
@@ -14,29 +14,8 @@ pub(super) fn upstream_host(host: &Host) -> UpstreamHost {
             Health::Degraded => HostHealth::Degraded,
             Health::Unhealthy => HostHealth::Unhealthy,
         },
-        metrics: metrics_text(host).map(String::into_bytes),
+        metrics: host.metrics_text().map(String::into_bytes),
     }
-}
-
-fn metrics_text(host: &Host) -> Option<String> {
-    if host.metrics.is_some() {
-        return host.metrics.clone();
-    }
-    let vllm = host.vllm.as_ref()?;
-    let labels = r#"{engine="0",model_name="m"}"#;
-    let mut text = format!(
-        "vllm:num_requests_waiting{labels} {:.1}\nvllm:num_requests_running{labels} {:.1}\nvllm:kv_cache_usage_perc{labels} {}\n",
-        f64::from(vllm.waiting),
-        f64::from(vllm.running),
-        vllm.kv_use
-    );
-    if let Some(blocks) = vllm.gpu_blocks {
-        let info = format!(
-            "vllm:cache_config_info{{block_size=\"16\",engine=\"0\",num_gpu_blocks=\"{blocks}\"}} 1.0\n"
-        );
-        text.push_str(&info);
-    }
-    Some(text)
 }
 
 /// The answer to a callout; `None` = none comes.
@@ -66,7 +45,7 @@ pub(super) fn answer(
     match host {
         Some(host) => Some((
             status("200"),
-            metrics_text(host).unwrap_or_default().into_bytes(),
+            host.metrics_text().unwrap_or_default().into_bytes(),
         )),
         None => Some((status("503"), b"upstream connect error".to_vec())),
     }

@@ -1,25 +1,32 @@
-//! Scenarios: one file says what happens and what must come of it, on every level.
-//!
-//! [`Scenario`] is the data; a runner plays it on its level (the core natively, the artifact in the
-//! harness, a real Envoy) and gives an [`Outcome`]; [`check`] compares. Only the runner knows its level.
-//!
-//! Invariants
-//! - a level that a file does not run on has a reason;
-//! - whatever a file expects, a trap, a changed body byte and a hanging request are differences unless
-//!   the file names the hang.
+//! Runners of scenarios: on the core, natively, and on the artifact, in the harness. What a scenario is,
+//! and how an outcome is compared with it, is in `warmroute-scenario`; the runner on a real Envoy is in the
+//! lab.
 
 mod answers;
-mod body;
-mod check;
-mod model;
+mod harness;
 mod native;
-mod run;
 
-pub use body::{Body, Message};
-pub use check::{Difference, check};
-pub use model::{
-    Action, Callouts, Expect, GatewayKind, GatewaySetup, Health, Host, Levels, Pick, Request,
-    Response, Run, Scenario, Step, Vllm,
+use std::collections::BTreeMap;
+
+pub use warmroute_scenario::{
+    Action, Body, Callouts, Difference, Expect, GatewayKind, GatewaySetup, Health, Host, Levels,
+    Message, Outcome, Pick, Request, RequestOutcome, Response, Run, Scenario, Step, Vllm, check,
+    files,
 };
+
+pub use harness::run_in_harness;
 pub use native::run_native;
-pub use run::{Outcome, RequestOutcome, run_in_harness};
+
+use crate::host::HeaderMap;
+
+fn header_pairs(first: &[(&str, &str)], more: &BTreeMap<String, String>) -> HeaderMap {
+    let mut map = crate::host::header_map(first);
+    let more = more.iter().filter(|(name, _)| *name != ":authority");
+    map.extend(more.map(|(name, value)| {
+        (
+            name.to_ascii_lowercase().into_bytes(),
+            value.clone().into_bytes(),
+        )
+    }));
+    map
+}

@@ -31,22 +31,12 @@ fn artifact(kind: GatewayKind) -> Artifact {
 
 /// File name and scenario, by name.
 fn files() -> Vec<(String, Scenario)> {
-    let entries = std::fs::read_dir(root().join("tests/scenarios")).expect("the folder is there");
-    let mut files: Vec<_> = entries
-        .map(|entry| {
-            let path = entry.expect("a file").path();
-            let name = path
-                .file_stem()
-                .expect("a name")
-                .to_string_lossy()
-                .into_owned();
-            let text = std::fs::read_to_string(&path).expect("text");
-            let scenario = Scenario::parse(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
-            (name, scenario)
-        })
-        .collect();
-    files.sort_by(|a, b| a.0.cmp(&b.0));
-    files
+    let files = warmroute_harness::scenario::files().expect("the folder is there");
+    let parsed = files.into_iter().map(|(name, text)| {
+        let scenario = Scenario::parse(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        (name, scenario)
+    });
+    parsed.collect()
 }
 
 /// What a level said of a file.

@@ -12,7 +12,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -266,7 +266,7 @@ impl Drop for Folder {
 #[derive(Debug)]
 struct Process {
     stop: Option<mpsc::Sender<()>>,
-    ended: mpsc::Receiver<ExitStatus>,
+    ended: Mutex<mpsc::Receiver<ExitStatus>>,
     keeper: Option<JoinHandle<()>>,
 }
 
@@ -301,13 +301,13 @@ impl Process {
         started.recv()??;
         Ok(Self {
             stop: Some(stop),
-            ended,
+            ended: Mutex::new(ended),
             keeper: Some(keeper),
         })
     }
 
     fn ended(&self) -> Option<ExitStatus> {
-        self.ended.try_recv().ok()
+        self.ended.lock().ok()?.try_recv().ok()
     }
 }
 

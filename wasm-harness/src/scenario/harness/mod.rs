@@ -1,47 +1,15 @@
 //! Plays a scenario on the built artifact in the harness.
 
+mod stream;
+
 use std::collections::BTreeMap;
 
+use warmroute_scenario::{Action, Callouts, GatewayKind, Host, Outcome, Request, Scenario};
+
 use super::answers;
-use super::model::{Action, Callouts, GatewayKind, Host, Request, Response, Scenario};
 use crate::host::{
-    Abi, Artifact, Fault, Gateway, HeaderMap, HostError, Nth, Options, Profile, Seen, StreamId,
-    StreamSpec, Trap, Vm,
+    Abi, Artifact, Fault, Gateway, HostError, Nth, Options, Profile, StreamId, Trap, Vm,
 };
-
-/// What came of a scenario.
-#[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    /// Whether the plugin took its configuration.
-    pub accepted: bool,
-    /// By the request's name.
-    pub requests: BTreeMap<String, RequestOutcome>,
-    /// Counters and gauges by full name.
-    pub metrics: BTreeMap<String, u64>,
-    /// All streams have ended, and time has passed since for a tick.
-    pub all_ended: bool,
-    /// Traps, violations of the host's rules, steps that name a request that is not there.
-    pub errors: Vec<String>,
-}
-
-/// What came of one request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RequestOutcome {
-    /// Where the plugin steered it; `None` = left to the gateway.
-    pub picked: Option<String>,
-    /// Body bytes at the upstream are those that the client sent.
-    pub body_untouched: bool,
-    /// Sent whole, neither forwarded whole nor answered.
-    pub hangs: bool,
-    /// Status of a local reply.
-    pub local_reply: Option<u32>,
-    /// What the access log was told.
-    pub access_log: Option<String>,
-    /// Request headers at the upstream.
-    pub upstream_headers: BTreeMap<String, String>,
-    /// Response headers at the client.
-    pub downstream_headers: BTreeMap<String, String>,
-}
 
 struct Player<'a> {
     scenario: &'a Scenario,
@@ -104,18 +72,6 @@ pub fn run_in_harness(scenario: &Scenario, artifact: &Artifact) -> Result<Outcom
         player.outcome.errors.push(trap.to_string());
     }
     Ok(player.finish())
-}
-
-pub(super) fn header_pairs(first: &[(&str, &str)], more: &BTreeMap<String, String>) -> HeaderMap {
-    let mut map = crate::host::header_map(first);
-    let more = more.iter().filter(|(name, _)| *name != ":authority");
-    map.extend(more.map(|(name, value)| {
-        (
-            name.to_ascii_lowercase().into_bytes(),
-            value.clone().into_bytes(),
-        )
-    }));
-    map
 }
 
 impl<'a> Player<'a> {
@@ -277,150 +233,6 @@ impl<'a> Player<'a> {
         act(self, open)
     }
 
-    fn request(&mut self, request: &'a Request) -> Result<(), Trap> {
-        let setup = &self.scenario.gateway;
-        let spec = StreamSpec {
-            route: request.route.as_ref().unwrap_or(&setup.route).clone(),
-            cluster: request.cluster.as_ref().unwrap_or(&setup.cluster).clone(),
-            ..StreamSpec::default()
-        };
-        let worker = request.worker;
-        let Some(vm) = self.vms.get_mut(worker) else {
-            self.outcome.errors.push(format!("no worker {worker}"));
-            return Ok(());
-        };
-        let stream = vm.open_stream(spec)?;
-        let body = request
-            .body
-            .as_ref()
-            .map(super::Body::bytes)
-            .unwrap_or_default();
-        let first = [
-            (":method", &*request.method),
-            (":path", &*request.path),
-            (":authority", request.authority()),
-        ];
-        let mut headers = header_pairs(&first, &request.headers);
-        if request.body.is_some() && !request.chunked {
-            headers.push((
-                b"content-length".to_vec(),
-                body.len().to_string().into_bytes(),
-            ));
-        }
-        let ends = body.is_empty() && request.trailers.is_none();
-        vm.request_headers(stream, headers, ends)?;
-        let mut open = Open {
-            worker,
-            stream,
-            request,
-            body,
-            sent: 0,
-        };
-        if !ends {
-            self.send(&mut open, false)?;
-        }
-        self.open.insert(request.name.clone(), open);
-        Ok(())
-    }
-
-    /// Sends body chunks by the request's plan; all of them when `rest`, else up to where it holds.
-    fn send(&mut self, open: &mut Open<'a>, rest: bool) -> Result<(), Trap> {
-        let Some(vm) = self.vms.get_mut(open.worker) else {
-            return Ok(());
-        };
-        for (range, last) in open.request.plan(open.sent, open.body.len(), rest) {
-            open.sent = range.end;
-            let chunk = open.body.get(range).unwrap_or_default();
-            vm.request_body(open.stream, chunk, last)?;
-        }
-        match &open.request.trailers {
-            Some(trailers) if open.sent == open.body.len() => {
-                vm.request_trailers(open.stream, header_pairs(&[], trailers))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn respond(&mut self, open: Open<'a>, response: &Response) -> Result<(), Trap> {
-        let Some(vm) = self.vms.get_mut(open.worker) else {
-            return Ok(());
-        };
-        let picked = vm.seen(open.stream).and_then(|seen| seen.picked.as_deref());
-        let picked = picked.map(|list| first_of(list).to_owned());
-        let served_by = response.served_by.clone().or(picked);
-        vm.update_spec(open.stream, |spec| {
-            spec.upstream_address = served_by;
-            spec.attempts = response.attempts.unwrap_or(1);
-        });
-        let headers = header_pairs(
-            &[(":status", &response.status.to_string())],
-            &response.headers,
-        );
-        let ends = response.body.is_empty() && !response.goes_on;
-        vm.response_headers(open.stream, headers, ends)?;
-        for (place, chunk) in response.body.iter().enumerate() {
-            let last = place + 1 == response.body.len() && !response.goes_on;
-            vm.response_body(open.stream, chunk.as_bytes(), last)?;
-        }
-        if response.goes_on {
-            self.open.insert(open.request.name.clone(), open);
-            return Ok(());
-        }
-        self.close(&open)
-    }
-
-    fn close(&mut self, open: &Open<'a>) -> Result<(), Trap> {
-        let Some(vm) = self.vms.get_mut(open.worker) else {
-            return Ok(());
-        };
-        let hangs = vm.hangs(open.stream);
-        let logged = access_log(vm, open.stream);
-        let seen = vm.close(open.stream)?;
-        self.note(open, &seen, hangs, logged);
-        Ok(())
-    }
-
-    fn note(&mut self, open: &Open<'a>, seen: &Seen, hangs: bool, access_log: Option<String>) {
-        let text = |map: &Option<HeaderMap>| {
-            let pairs = map.iter().flatten();
-            pairs
-                .map(|(name, value)| (lossy(name), lossy(value)))
-                .collect()
-        };
-        let sent = open.body.get(..open.sent).unwrap_or_default();
-        let whole = seen.upstream.ended;
-        let body = &seen.upstream.body;
-        let request = RequestOutcome {
-            picked: seen.picked.as_deref().map(|list| first_of(list).to_owned()),
-            body_untouched: if whole {
-                body == sent
-            } else {
-                sent.starts_with(body)
-            },
-            hangs,
-            access_log,
-            local_reply: seen.local_reply.as_ref().map(|reply| reply.status),
-            upstream_headers: text(&seen.upstream.headers),
-            downstream_headers: text(&seen.downstream.headers),
-        };
-        self.outcome
-            .requests
-            .insert(open.request.name.clone(), request);
-    }
-
-    fn note_open(&mut self, streams: BTreeMap<String, Open<'a>>) {
-        for open in streams.into_values() {
-            let Some(vm) = self.vms.get_mut(open.worker) else {
-                continue;
-            };
-            let hangs = vm.hangs(open.stream);
-            let logged = access_log(vm, open.stream);
-            if let Some(seen) = vm.seen(open.stream).cloned() {
-                self.note(&open, &seen, hangs, logged);
-            }
-        }
-    }
-
     /// Streams that are still open are noted as they stand.
     fn finish(mut self) -> Outcome {
         self.outcome.all_ended =
@@ -439,25 +251,4 @@ impl<'a> Player<'a> {
         self.outcome.metrics = self.gateway.metrics();
         self.outcome
     }
-}
-
-/// The property that access logs read.
-fn access_log(vm: &mut Vm, stream: StreamId) -> Option<String> {
-    let mut logged = None;
-    vm.update_spec(stream, |spec| {
-        logged = spec
-            .properties
-            .get("warmroute_decision")
-            .map(|value| lossy(value));
-    });
-    logged
-}
-
-/// The endpoint that is tried first; the others are for retries.
-pub(super) fn first_of(list: &str) -> &str {
-    list.split(',').next().unwrap_or(list).trim()
-}
-
-fn lossy(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::model::{Action, Pick, Request, Scenario};
-use super::run::{Outcome, RequestOutcome};
+use crate::model::{Action, Scenario};
+use crate::outcome::{Outcome, RequestOutcome};
+use crate::request::{Pick, Request};
 
 /// One thing that is not as expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
