@@ -29,6 +29,10 @@ async fn prometheus_gets_endpoints_as_labels() {
         .until("warmroute_endpoint_request_total", |count| count >= 6)
         .await
         .unwrap();
+    stage
+        .until("warmroute_endpoint_inflight", |level| level == 0)
+        .await
+        .unwrap();
     let shown = stage.envoy.admin("/stats/prometheus").await.unwrap();
     let value = |name: &str, endpoint: &str| -> Option<u64> {
         let series = format!("{name}{{endpoint=\"{endpoint}\"}} ");
