@@ -19,8 +19,9 @@ use crate::endpoints::load::Health;
 use crate::endpoints::snapshot;
 use crate::number::millis;
 use crate::pool::{Figures, Listed, Pool};
+use crate::report::{Decisions, Report};
 use crate::request::PromptPlan;
-use crate::telemetry::{Counter, Gauge, Telemetry};
+use crate::telemetry::{Counter, Gauge, Tally, Telemetry};
 
 /// Clusters with a pool at most.
 pub const MAX_POOLS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
@@ -34,6 +35,7 @@ pub struct Engine {
     pub(crate) plan: Rc<PromptPlan>,
     rng: fastrand::Rng,
     pools: LruCache<Box<str>, Pool>,
+    decisions: Decisions,
 }
 
 impl Engine {
@@ -46,6 +48,7 @@ impl Engine {
             telemetry: Telemetry::default(),
             rng: fastrand::Rng::with_seed(seed),
             pools: LruCache::new(MAX_POOLS),
+            decisions: Decisions::default(),
         }
     }
 
@@ -132,6 +135,32 @@ impl Engine {
         rate > 0.0 && self.rng.f64() < rate
     }
 
+    /// Keeps a decision for the report, where there is one.
+    pub fn decided(&mut self, cluster: &str, note: Option<&str>, now: Millis) {
+        if let (Some(_), Some(note)) = (&self.config.debug.page, note) {
+            self.decisions.keep(cluster, note, now);
+        }
+    }
+
+    /// What this worker knows and has decided lately, as JSON.
+    #[must_use]
+    pub fn report(&self, worker: u64, now: Millis) -> String {
+        let mut report = Report::default();
+        report.open("", '{');
+        report.counts(&[("worker", worker), ("time_ms", now.0)]);
+        report.open("clusters", '[');
+        for (name, pool) in &self.pools {
+            report.open("", '{');
+            report.text("cluster", name);
+            pool.tell(&mut report, now);
+            report.close('}');
+        }
+        report.close(']');
+        self.decisions.tell(&mut report, now);
+        report.close('}');
+        report.0
+    }
+
     /// Notes that the gateway gave no listing: the last one holds.
     pub fn listing_failed(&mut self) {
         self.telemetry.add(Counter::ListingFailures, 1);
@@ -144,8 +173,16 @@ impl Engine {
         }
     }
 
-    /// The present levels, over all pools.
-    pub fn gauges(&self, now: Millis) -> [(Gauge, u64); 5] {
+    /// Hands on each endpoint's address, its hash, its requests in flight, and what was counted there; the
+    /// counts start anew.
+    pub fn by_endpoint(&mut self, told: &mut dyn FnMut(&str, u64, u32, Tally)) {
+        for (_, pool) in &mut self.pools {
+            pool.by_endpoint(told);
+        }
+    }
+
+    /// The present levels, over all pools; `replicas` = others that the rule hears of.
+    pub fn gauges(&self, replicas: u64, now: Millis) -> [(Gauge, u64); 6] {
         let (mut endpoints, mut inflight, mut backlog, mut pairs, mut bytes) = (0, 0, 0, 0, 0);
         for (_, pool) in &self.pools {
             for (_, endpoint) in pool.table().iter() {
@@ -164,6 +201,7 @@ impl Engine {
             (Gauge::BacklogTokens, backlog),
             (Gauge::IndexPairs, pairs),
             (Gauge::IndexBytes, bytes),
+            (Gauge::Replicas, replicas),
         ]
     }
 }

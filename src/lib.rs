@@ -52,6 +52,7 @@ pub mod pool;
 pub mod prefix;
 pub mod raw_json;
 pub mod replicas;
+pub mod report;
 pub mod request;
 pub mod response;
 pub mod session;

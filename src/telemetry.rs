@@ -1,7 +1,7 @@
 //! What is counted, and under which names.
 //!
 //! The core counts into a [`Telemetry`]; the host hands the differences on to the gateway's metrics.
-//! The README's table of metrics is held against [`Counter::all`], [`Gauge::ALL`] and
+//! The README's table of metrics is held against [`Counter::all`], [`Gauge::ALL`], [`Series::ALL`] and
 //! [`Histogram::ALL`] by a test. A name's parts after a dot are labels: `warmroute_fallback_total.reason.malformed`
 //! (`envoy/` ships the rules that turn them into labels). No prompt text, no header value is ever counted by.
 //!
@@ -47,8 +47,6 @@ pub enum Counter {
     EmptiedCaches,
     /// Endpoints whose engine was seen to restart.
     Restarts,
-    /// Endpoints that failed.
-    EndpointFailures,
     /// Index pairs evicted.
     Evictions,
     /// Metrics texts read.
@@ -76,7 +74,7 @@ pub enum Counter {
 }
 
 /// Counters without a label, in the order of their places.
-const PLAIN: [Counter; 25] = [
+const PLAIN: [Counter; 24] = [
     Counter::Requests,
     Counter::PromptTokens,
     Counter::PredictedHitTokens,
@@ -89,7 +87,6 @@ const PLAIN: [Counter; 25] = [
     Counter::Shortfalls,
     Counter::EmptiedCaches,
     Counter::Restarts,
-    Counter::EndpointFailures,
     Counter::Evictions,
     Counter::Scrapes,
     Counter::ScrapeFailures,
@@ -148,7 +145,6 @@ impl Counter {
             Self::Shortfalls => "warmroute_shortfall_total",
             Self::EmptiedCaches => "warmroute_emptied_cache_total",
             Self::Restarts => "warmroute_engine_restart_total",
-            Self::EndpointFailures => "warmroute_endpoint_failure_total",
             Self::Evictions => "warmroute_index_evicted_pairs_total",
             Self::Scrapes => "warmroute_scrape_total",
             Self::ScrapeFailures => "warmroute_scrape_failure_total",
@@ -254,6 +250,63 @@ impl Histogram {
             Self::SnapshotAgeMs => "warmroute_snapshot_age_ms",
         }
     }
+}
+
+/// Something that is counted, or is a level, by endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Series {
+    /// Level: requests in flight.
+    Inflight,
+    /// Requests that went there: picked, or served there in the picked one's stead.
+    Requests,
+    /// Requests that failed there.
+    Failures,
+    /// Of the prompts that went there, tokens that the index predicted to be cached.
+    HitTokens,
+}
+
+/// Endpoints of a process with a series of their own; further ones share [`OTHER`]'s. A gateway never
+/// forgets a series, and addresses come and go.
+pub const MAX_SERIES: usize = 64;
+/// The label's value for the rest.
+pub const OTHER: &str = "other";
+
+impl Series {
+    /// All of them, in the order of their places.
+    pub const ALL: [Self; 4] = [
+        Self::Inflight,
+        Self::Requests,
+        Self::Failures,
+        Self::HitTokens,
+    ];
+
+    /// The name without the endpoint.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Inflight => "warmroute_endpoint_inflight",
+            Self::Requests => "warmroute_endpoint_request_total",
+            Self::Failures => "warmroute_endpoint_failure_total",
+            Self::HitTokens => "warmroute_endpoint_hit_tokens_total",
+        }
+    }
+
+    /// The name as the gateway gets it.
+    #[must_use]
+    pub fn of(self, endpoint: &str) -> String {
+        format!("{}.endpoint.{endpoint}", self.name())
+    }
+}
+
+/// What was counted at one endpoint and not handed on yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// [`Series::Requests`].
+    pub requests: u64,
+    /// [`Series::Failures`].
+    pub failures: u64,
+    /// [`Series::HitTokens`].
+    pub hit_tokens: u64,
 }
 
 /// Observations kept between two drains at most; later ones are dropped.

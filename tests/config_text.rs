@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use warmroute::config::{
-    CharClass, Config, EndpointSource, IgnorePattern, Plugin, Profile, SessionMode, StaticEndpoint,
-    ToolMode, Weights, schema,
+    CharClass, Config, DebugPage, EndpointSource, IgnorePattern, Plugin, Profile, Secret,
+    SessionMode, StaticEndpoint, ToolMode, Weights, schema,
 };
 
 fn parse(text: &str) -> Config {
@@ -289,7 +289,8 @@ fn every_key_reaches_its_place() {
         "index":{"capacityTokens":1024,"maxPairs":1000,"ttlSeconds":13},
         "metrics":{"refreshMs":140,"staleAfterMs":1500,"path":"/m?x","timeoutMs":160},
         "endpoints":{"admin":{"cluster":"a","of":["b","c"]}},
-        "session":{"header":"X-Chat","mode":"strict"},"debug":{"header":true,"sampleRate":0.17},
+        "session":{"header":"X-Chat","mode":"strict"},"debug":{"header":true,"sampleRate":0.17,
+        "path":"/who","secret":"open-sesame"},
         "fallbackEndpoints":8,"exchange":"off","orca":true}"#,
     );
     let mut want = Config::default();
@@ -329,6 +330,10 @@ fn every_key_reaches_its_place() {
     want.session.mode = SessionMode::Strict;
     want.debug.header = true;
     want.debug.sample_rate = 0.17;
+    want.debug.page = Some(DebugPage {
+        path: "/who".into(),
+        secret: Some(Secret::new("open-sesame".into())),
+    });
     want.fallback_endpoints = 8;
     want.exchange = false;
     want.orca = true;

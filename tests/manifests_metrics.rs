@@ -10,7 +10,7 @@ use warmroute::fallback::Fallback;
 use warmroute::overload::Refusal;
 use warmroute::pick::Branch;
 use warmroute::request::Cut;
-use warmroute::telemetry::{Counter, Gauge, Histogram};
+use warmroute::telemetry::{Counter, Gauge, Histogram, Series};
 
 fn text(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect(path)
@@ -28,7 +28,9 @@ fn metrics() -> BTreeSet<String> {
     });
     let gauges = Gauge::ALL.map(|gauge| gauge.name().to_owned());
     let histograms = Histogram::ALL.map(|histogram| histogram.name().to_owned());
-    counters.chain(gauges).chain(histograms).collect()
+    let series = Series::ALL.map(|series| series.name().to_owned());
+    let all = counters.chain(gauges).chain(histograms).chain(series);
+    all.collect()
 }
 
 /// The metrics that a text names, without the suffixes of histograms; panics on one that is not there.
@@ -88,6 +90,10 @@ fn each_label_is_asked_of_the_metric_that_has_it() {
         assert_eq!(
             label("budget"),
             expression.contains("warmroute_prompt_cut_total"),
+            "{expression}"
+        );
+        assert!(
+            !label("endpoint") || expression.contains("warmroute_endpoint_"),
             "{expression}"
         );
         assert_eq!(
@@ -197,6 +203,24 @@ fn every_labelled_metric_has_its_rule_in_both_files() {
         assert!(
             relabel.contains(&rename),
             "prometheus-relabel.yaml lacks {rename}"
+        );
+    }
+    // Addresses hold dots and colons: the whole rest is the label's value.
+    let tag =
+        r"tag_name: endpoint, regex: '^wasmcustom\.warmroute_endpoint_\w+(\.endpoint\.(.+))$'";
+    assert!(bootstrap.contains(tag), "envoy.yaml lacks {tag}");
+    let names = Series::ALL.map(|series| {
+        let suffix = series.name().strip_prefix("warmroute_endpoint_");
+        suffix.expect("one prefix for all")
+    });
+    let names = names.join("|");
+    for rule in [
+        format!("regex: warmroute_endpoint_(?:{names})_endpoint_(.+)\n    target_label: endpoint"),
+        format!("regex: (warmroute_endpoint_(?:{names}))_endpoint_.+\n    target_label: __name__"),
+    ] {
+        assert!(
+            relabel.contains(&rule),
+            "prometheus-relabel.yaml lacks {rule}"
         );
     }
     let dots = Counter::all()

@@ -5,7 +5,7 @@ use std::fs;
 use warmroute::fallback::Fallback;
 use warmroute::pick::Branch;
 use warmroute::request::Cut;
-use warmroute::telemetry::{Counter, Gauge, Histogram};
+use warmroute::telemetry::{Counter, Gauge, Histogram, Series};
 
 fn readme() -> String {
     fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap()
@@ -23,7 +23,8 @@ fn every_metric_is_in_the_readme() {
     });
     let gauges = Gauge::ALL.map(|gauge| gauge.name().to_owned());
     let histograms = Histogram::ALL.map(|histogram| histogram.name().to_owned());
-    for name in counters.chain(gauges).chain(histograms) {
+    let series = Series::ALL.map(|series| series.of("<endpoint>"));
+    for name in counters.chain(gauges).chain(histograms).chain(series) {
         assert!(
             readme.contains(&format!("`{name}`")),
             "README.md lacks `{name}`"
@@ -60,6 +61,7 @@ fn the_readme_names_no_metric_that_is_not_there() {
         .map(Counter::name)
         .chain(Gauge::ALL.map(|gauge| gauge.name().to_owned()))
         .chain(Histogram::ALL.map(|histogram| histogram.name().to_owned()))
+        .chain(Series::ALL.map(|series| series.name().to_owned()))
         .collect();
     for word in readme
         .split('`')

@@ -68,7 +68,7 @@ impl ConfigError {
             error.column(),
             reason.ends_with(" entries"),
         );
-        let value = if path.ends_with("replicas.password") {
+        let value = if path.ends_with("replicas.password") || path.ends_with("debug.secret") {
             // Never shown.
             Default::default()
         } else {

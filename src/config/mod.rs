@@ -18,7 +18,7 @@ mod value;
 use core::time::Duration;
 
 pub use error::ConfigError;
-pub use opt_in::{Disaggregation, OverloadOptions, ProfileChoice};
+pub use opt_in::{DebugPage, Disaggregation, OverloadOptions, ProfileChoice, Secret};
 pub use rules::{ConfigId, MAX_TEXT_BYTES, Plugin, RequestPlace, Rule};
 
 /// One whole configuration: the global part, or one rule.
@@ -246,16 +246,6 @@ pub enum StoreKind {
     Etcd,
 }
 
-/// A text that is never shown.
-#[derive(Clone, Default, PartialEq)]
-pub struct Secret(pub String);
-
-impl core::fmt::Debug for Secret {
-    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        out.write_str("Secret")
-    }
-}
-
 /// What is shown to people.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DebugOptions {
@@ -263,6 +253,8 @@ pub struct DebugOptions {
     pub header: bool,
     /// Share of decisions that are logged, 0..=1.
     pub sample_rate: f64,
+    /// Where the plugin shows what it knows.
+    pub page: Option<DebugPage>,
 }
 
 impl Default for Config {

@@ -1,11 +1,13 @@
 //! What is off until it is configured: saying no under overload, profiles by request, disaggregated
-//! prefill. Its text, what it means, and what other modules read of it.
+//! prefill, the page of what a worker knows. Its text, what it means, and what other modules read of it.
 
 use serde::Deserialize;
 
 use super::error::{ConfigError, Refuse};
 use super::text::ProfileText;
-use super::value::{Given, HeaderName, List, Member, Section, Share, Whole, Word};
+use super::value::{
+    Given, HeaderName, List, Member, SecretText, Section, Share, UrlPath, Whole, Word,
+};
 use super::{EndpointSource, PickOptions, Profile, Weights};
 use crate::endpoints::role::Role;
 
@@ -53,6 +55,49 @@ impl Disaggregation {
             },
             prefills,
         }
+    }
+}
+
+/// Where the plugin shows what it knows, and to whom.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DebugPage {
+    /// Path; a query may follow it.
+    pub path: String,
+    /// Who knows it may read; `None` = only who is on the same machine.
+    pub secret: Option<Secret>,
+}
+
+/// A text that no message shows.
+#[derive(Clone, Default, PartialEq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// From its text.
+    #[must_use]
+    pub fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The text itself, for whom it is meant.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether `given` is it. How long this takes tells its length at most.
+    #[must_use]
+    pub fn is(&self, given: &[u8]) -> bool {
+        let bytes = self.0.bytes().zip(given);
+        let differing = bytes.fold(0, |all, (one, other)| {
+            core::hint::black_box(all | (one ^ other))
+        });
+        differing == 0 && given.len() == self.0.len()
+    }
+}
+
+impl core::fmt::Debug for Secret {
+    fn fmt(&self, out: &mut core::fmt::Formatter) -> core::fmt::Result {
+        out.write_str("Secret")
     }
 }
 
@@ -181,6 +226,22 @@ pub(super) fn disaggregation(
             Err(refuse.key("disaggregation", name.as_str(), reason, "list addresses"))
         }
         _ => Ok(Some(split)),
+    }
+}
+
+pub(super) fn page(
+    path: Given<UrlPath>,
+    secret: Given<SecretText>,
+    refuse: Refuse,
+) -> Result<Option<DebugPage>, ConfigError> {
+    let secret = secret.0.map(|SecretText(text)| Secret(text));
+    match path.0 {
+        Some(UrlPath(path)) => Ok(Some(DebugPage { path, secret })),
+        None if secret.is_some() => {
+            let reason = "no effect without debug.path";
+            Err(refuse.key("debug.secret", "", reason, "add debug.path, or remove it"))
+        }
+        None => Ok(None),
     }
 }
 

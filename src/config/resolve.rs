@@ -58,6 +58,7 @@ pub(super) fn config(text: &ConfigText, at: &str) -> Result<Config, ConfigError>
         debug: DebugOptions {
             header: debug.header.0.unwrap_or(false),
             sample_rate: debug.sample_rate.0.map_or(0.0, |Share(share)| share),
+            page: opt_in::page(debug.path, debug.secret, refuse)?,
         },
         fallback_endpoints: text
             .fallback_endpoints
@@ -420,7 +421,7 @@ fn replicas(
             .map_or("default", |Name(group)| group)
             .to_owned(),
         user: user.unwrap_or_default(),
-        password: Secret(password.unwrap_or_default()),
+        password: Secret::new(password.unwrap_or_default()),
     })
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::text::ConfigText;
 use super::value::{
     Address, Alpha, ClassText, Given, HeaderName, List, Literal, Member, Name, Names, Object,
-    Share, Switch, UrlPath, Weight, Whole, Word,
+    SecretText, Share, Switch, UrlPath, Weight, Whole, Word,
 };
 
 /// The schema (draft 2020-12) of what a gateway hands to the plugin.
@@ -342,6 +342,9 @@ inline_schema! {
     });
     [] UrlPath: json_schema!({
         "title": "path", "type": "string", "maxLength": 1024, "pattern": "^/[!-~]*$"
+    });
+    [] SecretText: json_schema!({
+        "title": "secret", "type": "string", "minLength": 8, "maxLength": 256, "pattern": "^[!-~]+$"
     });
     [] Literal: json_schema!({
         "title": "text, 1 to 128 bytes", "type": "string", "minLength": 1, "maxLength": 128

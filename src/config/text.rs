@@ -7,8 +7,8 @@ use serde::Deserialize;
 
 use super::opt_in::{DisaggregationText, OverloadText, ProfilesText};
 use super::value::{
-    Address, Alpha, ClassText, Given, HeaderName, List, Literal, Name, Names, Object, Section,
-    Share, Switch, UrlPath, Weight, Whole, Word,
+    Address, Alpha, ClassText, Given, HeaderName, List, Literal, Name, Names, Object, SecretText,
+    Section, Share, Switch, UrlPath, Weight, Whole, Word,
 };
 
 /// A whole configuration: the top of the text, or one entry of `_rules_`.
@@ -401,4 +401,8 @@ pub struct DebugText {
     /// Share of decisions that are logged.
     #[cfg_attr(feature = "schema", schemars(extend("default" = 0)))]
     pub sample_rate: Given<Share>,
+    /// Path at which the plugin itself answers a GET with what the worker that gets it knows and has decided lately: a page, or JSON with `?format=json` or `accept: application/json`. No prompt text and no header value is in it. Off without it.
+    pub path: Given<UrlPath>,
+    /// Who sends it in the header `x-warmroute-secret` may read `debug.path`; any other request goes on to the endpoints. Without it only requests from the gateway's own machine (or pod) to its loopback address may.
+    pub secret: Given<SecretText>,
 }

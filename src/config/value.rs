@@ -326,6 +326,10 @@ text_value!(
     UrlPath, "a path that starts with `/`, up to 1024 visible ASCII characters", url_path
 );
 text_value!(
+    /// What only those know who may.
+    SecretText, "8 to 256 visible ASCII characters", secret
+);
+text_value!(
     /// The literal text before what a pattern leaves out.
     Literal, "a text of 1 to 128 bytes", literal
 );
@@ -361,6 +365,11 @@ fn name(text: &str) -> Option<String> {
 fn url_path(text: &str) -> Option<String> {
     let visible = text.len() <= 1024 && text.bytes().all(|byte| byte.is_ascii_graphic());
     (visible && text.starts_with('/')).then(|| text.to_owned())
+}
+
+fn secret(text: &str) -> Option<String> {
+    let fits = (8..=256).contains(&text.len());
+    (fits && text.bytes().all(|byte| byte.is_ascii_graphic())).then(|| text.to_owned())
 }
 
 fn literal(text: &str) -> Option<String> {

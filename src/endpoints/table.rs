@@ -20,6 +20,7 @@ use super::{MAX_ENDPOINTS, Slot};
 use crate::clock::Millis;
 use crate::learn::{BacklogMean, PrefillRate, Queueing, Trust};
 use crate::number::to_f64;
+use crate::telemetry::Tally;
 
 /// One endpoint: what the gateway says of it, what its engine says, what we sent it.
 #[derive(Debug)]
@@ -64,6 +65,8 @@ pub struct Endpoint {
     pub outer_hit_share: f64,
     /// The work that is usually ahead of a request here.
     pub usual_backlog: BacklogMean,
+    /// Counted here and not handed on yet.
+    pub tally: Tally,
     listing: u32,
 }
 
@@ -135,6 +138,7 @@ impl Endpoint {
             trust: Trust::default(),
             outer_hit_share: 0.0,
             usual_backlog: BacklogMean::default(),
+            tally: Tally::default(),
             listing: 0,
         }
     }
@@ -321,7 +325,7 @@ impl Table {
     }
 
     /// Ends the listing: whoever it did not name has left. Calls `left` for each.
-    pub fn end_listing(&mut self, mut left: impl FnMut(Slot)) {
+    pub fn end_listing(&mut self, mut left: impl FnMut(Slot, &Endpoint)) {
         for (at, place) in self.slots.iter_mut().enumerate() {
             let Ok(at) = u16::try_from(at) else { continue };
             if place
@@ -332,7 +336,7 @@ impl Table {
                 self.by_address.remove(&endpoint.address);
                 self.by_name.remove(&endpoint.name_hash);
                 self.free.push(Slot(at));
-                left(Slot(at));
+                left(Slot(at), &endpoint);
             }
         }
     }
@@ -385,6 +389,11 @@ impl Table {
             .iter()
             .enumerate()
             .filter_map(|(at, place)| Some((Slot(u16::try_from(at).ok()?), place.as_ref()?)))
+    }
+
+    /// All endpoints.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Endpoint> {
+        self.slots.iter_mut().flatten()
     }
 
     /// How many endpoints there are.

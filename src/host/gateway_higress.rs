@@ -7,7 +7,7 @@ use super::replicas::stores;
 use super::root::{self, Worker};
 use super::{abi, now, replicas};
 use crate::clock::Millis;
-use crate::config::{EndpointSource, Plugin, ReplicaOptions, Secret, StoreKind};
+use crate::config::{EndpointSource, Plugin, ReplicaOptions, StoreKind};
 use crate::endpoints::own::Ending;
 use crate::engine::Engine;
 use crate::replicas::TIMEOUT_MS;
@@ -67,7 +67,7 @@ pub fn lead(_worker: &Worker, _now: Millis) {}
 
 /// Prepares for calls to the replicas' store.
 pub fn connect(options: &ReplicaOptions) -> Result<(), abi::Status> {
-    let Secret(password) = &options.password;
+    let password = options.password.text();
     abi::redis_init(&options.cluster, &options.user, password, TIMEOUT_MS)
 }
 

@@ -16,7 +16,6 @@ use super::stream::Stream;
 use super::{abi, exchange, gateway, now, replicas};
 use crate::config::{ConfigId, Plugin, RequestPlace};
 use crate::engine::Engine;
-use crate::telemetry::Gauge;
 
 thread_local! {
     /// Configurations at work in this VM, by root.
@@ -147,26 +146,30 @@ impl Worker {
             gateway::lead(self, now);
             replicas::tick(self, now);
         }
-        let mut levels = [0; Gauge::ALL.len()];
         for (rule, engine) in self.engines.iter().enumerate() {
-            let Ok(mut engine) = engine.try_borrow_mut() else {
-                continue;
-            };
-            exchange::tick(self, rule, &mut engine, now);
-            self.flush(&mut engine);
-            let link = self.links.get(rule).and_then(Option::as_ref);
-            let replicas = link.map_or(0, |link| link.alive(now));
-            let gauges = engine.gauges(now).into_iter();
-            for (sum, (_, level)) in levels
-                .iter_mut()
-                .zip(gauges.chain([(Gauge::Replicas, replicas)]))
-            {
-                *sum += level;
+            if let Ok(mut engine) = engine.try_borrow_mut() {
+                exchange::tick(self, rule, &mut engine, now);
             }
         }
-        if let Ok(mut metrics) = self.metrics.try_borrow_mut() {
-            metrics.set_levels(&levels);
+        self.hand_on(false);
+    }
+
+    /// Hands on what was counted; when the configuration `ends`, its levels go out of the gateway's sums.
+    fn hand_on(&self, ends: bool) {
+        let Ok(mut metrics) = self.metrics.try_borrow_mut() else {
+            return;
+        };
+        let now = now();
+        for (rule, engine) in self.engines.iter().enumerate() {
+            if let Ok(mut engine) = engine.try_borrow_mut() {
+                metrics.flush(&mut engine);
+                let link = self.links.get(rule).and_then(Option::as_ref);
+                let replicas = link.map_or(0, |link| link.alive(now));
+                let levels = engine.gauges(replicas, now);
+                metrics.note(&mut engine, &levels);
+            }
         }
+        metrics.hand_on(ends);
     }
 }
 
@@ -199,7 +202,9 @@ impl RootContext for Root {
                 let worker = Rc::new(Worker::new(self.id, plugin, &text));
                 register(self.id, Rc::downgrade(&worker));
                 gateway::start(&worker);
-                self.worker = Some(worker);
+                if let Some(replaced) = self.worker.replace(worker) {
+                    replaced.hand_on(true);
+                }
                 true
             }
             Err(error) => {
@@ -231,5 +236,8 @@ impl RootContext for Root {
 impl Drop for Root {
     fn drop(&mut self) {
         register(self.id, Weak::new());
+        if let Some(worker) = &self.worker {
+            worker.hand_on(true);
+        }
     }
 }

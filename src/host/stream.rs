@@ -10,7 +10,7 @@ use proxy_wasm::types::Action;
 
 use super::abi::{self, Buffer, Map};
 use super::root::Worker;
-use super::{exchange, gateway, headers, now};
+use super::{debug_page, exchange, gateway, headers, now};
 use crate::clock::Millis;
 use crate::config::RequestPlace;
 use crate::endpoints::own::Ending;
@@ -61,7 +61,8 @@ impl Stream {
         Some(event(&mut self.session, &mut engine))
     }
 
-    fn begin(&mut self, end_of_stream: bool) -> Option<Step> {
+    /// `None` where the request is none of our business.
+    fn begin(&mut self, end_of_stream: bool) -> Option<Action> {
         let worker = Rc::clone(self.worker.as_ref()?);
         headers::strip_picks();
         let place = headers::Position::read(!worker.plugin.rules.is_empty());
@@ -79,20 +80,26 @@ impl Stream {
         self.engine = Some(selected);
         worker.watch(selected, &place.cluster);
         self.cluster = place.cluster;
-        let (values, orca) = {
+        let (values, orca, limit) = {
             let engine = worker.engines.get(selected)?.try_borrow().ok()?;
-            (headers::Values::read(&engine.config), engine.config.orca)
+            if debug_page::answer(&worker, &engine) {
+                return Some(Action::Pause);
+            }
+            let config = &engine.config;
+            let limit = config.prompt.max_body_bytes;
+            (headers::Values::read(config), config.orca, limit)
         };
         let head = values.head(end_of_stream);
         let cluster = core::mem::take(&mut self.cluster);
         let step = self.with(|session, engine| session.head(engine, &cluster, &head));
         self.cluster = cluster;
-        if step == Some(Step::Hold) {
-            self.asked_for_load = orca && headers::ask_for_load();
-        } else {
+        if step != Some(Step::Hold) {
             self.log_access();
+            return None;
         }
-        step
+        self.asked_for_load = orca && headers::ask_for_load();
+        gateway::raise_buffer_limit(limit);
+        Some(Action::Pause)
     }
 
     /// Reads what is new of the body; `true` when the decision is due.
@@ -127,6 +134,7 @@ impl Stream {
         let action = self.apply(step.unwrap_or(Step::Pass));
         let took_us = abi::now_ns().saturating_sub(started_ns) / 1_000;
         self.with(|_, engine| Session::decision_took(engine, took_us));
+        self.keep_decision();
         self.log_sample();
         self.log_access();
         action
@@ -172,6 +180,12 @@ impl Stream {
         };
         let cluster = core::mem::take(&mut self.cluster);
         self.with(|_, engine| exchange::publish(&worker, rule, engine, &cluster, now()));
+        self.cluster = cluster;
+    }
+
+    fn keep_decision(&mut self) {
+        let cluster = core::mem::take(&mut self.cluster);
+        self.with(|session, engine| engine.decided(&cluster, session.note(), now()));
         self.cluster = cluster;
     }
 
@@ -245,14 +259,7 @@ impl Context for Stream {}
 
 impl HttpContext for Stream {
     fn on_http_request_headers(&mut self, _count: usize, end_of_stream: bool) -> Action {
-        if self.begin(end_of_stream) != Some(Step::Hold) {
-            return Action::Continue;
-        }
-        let limit = self
-            .with(|_, engine| engine.config.prompt.max_body_bytes)
-            .unwrap_or(0);
-        gateway::raise_buffer_limit(limit);
-        Action::Pause
+        self.begin(end_of_stream).unwrap_or(Action::Continue)
     }
 
     fn on_http_request_body(&mut self, size: usize, end_of_stream: bool) -> Action {

@@ -11,7 +11,7 @@ use crate::endpoints::role::Role;
 use crate::endpoints::table::{Endpoint, Reading};
 use crate::number::{to_f64, to_u32};
 use crate::raw_json::RawJsonStr;
-use crate::telemetry::{Counter, Telemetry};
+use crate::telemetry::{Counter, MAX_SERIES, Tally, Telemetry};
 
 /// What a listing says of one endpoint.
 pub struct Listed<'a, S> {
@@ -93,11 +93,39 @@ impl Pool {
                 endpoint.looked_at();
             }
         }
-        let index = &mut self.index;
-        self.table.end_listing(|slot| index.remove(slot));
+        self.end_listing();
         self.listed_at = Some(now);
         if self.known_since.is_none() && !self.table.is_empty() {
             self.known_since = Some(now);
+        }
+    }
+
+    /// Who was not listed has left: what it holds is forgotten, what was counted there is kept until it is
+    /// handed on.
+    fn end_listing(&mut self) {
+        let (index, left) = (&mut self.index, &mut self.left);
+        self.table.end_listing(|slot, endpoint| {
+            index.remove(slot);
+            if endpoint.tally != Tally::default() && left.len() < MAX_SERIES {
+                left.push((endpoint.address.clone(), endpoint.name_hash, endpoint.tally));
+            }
+        });
+    }
+
+    /// Hands on each endpoint's address, its hash, its requests in flight, and what was counted there; the
+    /// counts start anew.
+    pub fn by_endpoint(&mut self, told: &mut dyn FnMut(&str, u64, u32, Tally)) {
+        for endpoint in self.table.iter_mut() {
+            let tally = core::mem::take(&mut endpoint.tally);
+            told(
+                &endpoint.address,
+                endpoint.name_hash,
+                endpoint.own.inflight,
+                tally,
+            );
+        }
+        for (address, name_hash, tally) in self.left.drain(..) {
+            told(&address, name_hash, 0, tally);
         }
     }
 
@@ -106,8 +134,7 @@ impl Pool {
     pub fn name(&mut self, addresses: &[&str], config: &Config, now: Millis) {
         const FORGOTTEN_MS: u64 = 60_000;
         if self.named_at.is_none_or(|at| now.since(at) >= FORGOTTEN_MS) {
-            let index = &mut self.index;
-            self.table.end_listing(|slot| index.remove(slot));
+            self.end_listing();
             self.table.begin_listing();
             self.named_at = Some(now);
         }

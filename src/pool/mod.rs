@@ -8,6 +8,7 @@
 
 mod listing;
 mod prefill;
+mod report;
 mod sent;
 mod settle;
 mod signals;
@@ -34,7 +35,7 @@ use crate::pick::filter::{self, Standing};
 use crate::pick::{self, Ask, Candidate, Ranked};
 use crate::prefix::{Depths, Index, RecordState};
 use crate::request::{BlockHash, Prompt};
-use crate::telemetry::{Counter, Histogram, Telemetry};
+use crate::telemetry::{Counter, Histogram, Tally, Telemetry};
 
 /// One cluster's state in this worker.
 pub struct Pool {
@@ -50,6 +51,8 @@ pub struct Pool {
     /// Endpoints that the present request named, where requests name them.
     named: Vec<Slot>,
     named_at: Option<Millis>,
+    /// Endpoints that left, with what was counted there and not handed on yet.
+    left: Vec<(Box<str>, u64, Tally)>,
     depths: Depths,
     candidates: Vec<Candidate>,
     ranked: Ranked,
@@ -69,6 +72,7 @@ impl Pool {
             known_since: None,
             named: Vec::new(),
             named_at: None,
+            left: Vec::new(),
             depths: Depths::new(),
             candidates: Vec::new(),
             ranked: Ranked::new(config.fallback_endpoints),
@@ -270,6 +274,8 @@ impl Pool {
                 .send(to_u32(miss), sent.streams, cold, rate, now),
         );
         endpoint.sent_more(miss);
+        endpoint.tally.requests += 1;
+        endpoint.tally.hit_tokens += u64::from(to_u32(sent.matched_tokens));
         sent.tentative = state == RecordState::Tentative;
         let recorded = self.index.record(&sent.blocks, slot, state, now);
         telemetry.add(Counter::Evictions, u64::from(recorded.evicted));

@@ -49,7 +49,7 @@ impl Pool {
                 Ending::Unknown
             };
             self.withdraw(sent, telemetry);
-            self.release(sent, ending, config, telemetry, now);
+            self.release(sent, ending, config, now);
             if let Some(slot) = served.by.and_then(|by| self.table.slot_of(by)) {
                 sent.matched_tokens = 0.0;
                 sent.ttft_ms = None;
@@ -189,7 +189,7 @@ impl Pool {
             self.finish(*there, ending, config, telemetry, now);
         }
         self.withdraw(&mut sent, telemetry);
-        self.release(&mut sent, ending, config, telemetry, now);
+        self.release(&mut sent, ending, config, now);
     }
 
     fn withdraw(&mut self, sent: &mut Sent, telemetry: &mut Telemetry) {
@@ -205,14 +205,7 @@ impl Pool {
         }
     }
 
-    fn release(
-        &mut self,
-        sent: &mut Sent,
-        ending: Ending,
-        config: &Config,
-        telemetry: &mut Telemetry,
-        now: Millis,
-    ) {
+    fn release(&mut self, sent: &mut Sent, ending: Ending, config: &Config, now: Millis) {
         const FAILURE_ALPHA: f64 = 0.3;
         let Some(ticket) = sent.ticket.take() else {
             return;
@@ -232,7 +225,7 @@ impl Pool {
         match ending {
             Ending::Served => endpoint.cooldown.succeeded(),
             Ending::Failed => {
-                telemetry.add(Counter::EndpointFailures, 1);
+                endpoint.tally.failures += 1;
                 endpoint.cooldown.failed(now, &config.pick);
             }
             Ending::Unknown => {}

@@ -176,7 +176,8 @@ impl Session {
         telemetry.add(Counter::PromptTokens, whole(sent.prompt_tokens));
         telemetry.add(Counter::PredictedHitTokens, whole(sent.matched_tokens));
         let addresses = pool.ranking();
-        let is_debugged = config.debug.header || config.debug.sample_rate > 0.0;
+        let debug = &config.debug;
+        let is_debugged = debug.header || debug.sample_rate > 0.0 || debug.page.is_some();
         if is_debugged || config.access_log {
             self.note = Some(note(&sent, &prompt, &addresses, pool, is_debugged));
         }
@@ -202,7 +203,8 @@ impl Session {
     }
 
     fn note_outcome(&mut self, engine: &Engine, what: &str, why: &str) {
-        if engine.config.debug.header || engine.config.access_log {
+        let debug = &engine.config.debug;
+        if debug.header || debug.page.is_some() || engine.config.access_log {
             self.note = Some(format!("{what}={why}"));
         }
     }

@@ -8,7 +8,7 @@ fn listed(table: &mut Table, addresses: &[&str]) -> Vec<Slot> {
         table.list(address, Health::Healthy);
     }
     let mut left = Vec::new();
-    table.end_listing(|slot| left.push(slot));
+    table.end_listing(|slot, _| left.push(slot));
     left
 }
 

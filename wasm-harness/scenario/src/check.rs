@@ -79,10 +79,20 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Difference> {
         found.compare(
             &format!("metric {name}"),
             wanted,
-            outcome.metrics.get(name).unwrap_or(&0),
+            &sum(&outcome.metrics, name),
         );
     }
     found.0
+}
+
+/// A metric; named without its label, all of them together.
+fn sum(metrics: &BTreeMap<String, u64>, name: &str) -> u64 {
+    let is_it = |known: &str| {
+        let label = known.strip_prefix(name);
+        label.is_some_and(|label| label.is_empty() || label.starts_with('.'))
+    };
+    let named = metrics.iter().filter(|(known, _)| is_it(known));
+    named.map(|(_, count)| count).sum()
 }
 
 struct Found(Vec<Difference>);

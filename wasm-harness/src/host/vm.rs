@@ -165,6 +165,17 @@ impl Vm {
         Ok(accepted)
     }
 
+    /// Ends the plugin as a gateway does whose configuration no longer names it: done, then deleted.
+    ///
+    /// # Errors
+    /// The guest trapped.
+    pub fn stop(&mut self) -> Result<(), Trap> {
+        self.invoke(ROOT, "proxy_on_done", &[ROOT])?;
+        self.invoke(ROOT, "proxy_on_log", &[ROOT])?;
+        self.invoke(ROOT, "proxy_on_delete", &[ROOT])?;
+        self.settle()
+    }
+
     /// One tick now.
     ///
     /// # Errors

@@ -7,6 +7,7 @@
 
 mod scripted;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -296,16 +297,16 @@ impl Stage {
         Ok((answer, decision))
     }
 
-    /// One of the plugin's counters or gauges; 0 before it was first touched.
+    /// One of the plugin's counters or gauges, named without the endpoint of all together; 0 before it was
+    /// first touched.
     ///
     /// # Errors
     /// The admin interface does not answer.
     pub async fn count(&self, name: &str) -> anyhow::Result<u64> {
-        let stats = self.envoy.stats().await?;
-        Ok(stats
-            .get(&format!("wasmcustom.{name}"))
-            .copied()
-            .unwrap_or(0))
+        Ok(sum(
+            &self.envoy.stats().await?,
+            &format!("wasmcustom.{name}"),
+        ))
     }
 
     /// Waits until a counter or gauge of the plugin is as wanted.
@@ -324,7 +325,7 @@ impl Stage {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let stats = self.envoy.stats().await?;
-            let value = stats.get(name).copied().unwrap_or(0);
+            let value = sum(&stats, name);
             if wanted(value) {
                 return Ok(());
             }
@@ -335,6 +336,15 @@ impl Stage {
             tokio::time::sleep(PAUSE).await;
         }
     }
+}
+
+fn sum(stats: &BTreeMap<String, u64>, name: &str) -> u64 {
+    let is_it = |known: &str| {
+        let label = known.strip_prefix(name);
+        label.is_some_and(|label| label.is_empty() || label.starts_with(".endpoint."))
+    };
+    let named = stats.iter().filter(|(known, _)| is_it(known));
+    named.map(|(_, count)| count).sum()
 }
 
 /// Where a numbered request arrived: the engine's place and what it logged.

@@ -14,7 +14,7 @@ use warmroute::config::{Config, ConfigId, EndpointSource, Plugin};
 use warmroute::discovery::{Answer, Call, Discovery};
 use warmroute::engine::Engine;
 use warmroute::session::Session;
-use warmroute::telemetry::Counter;
+use warmroute::telemetry::{Counter, Series};
 use warmroute_scenario::{
     Action, Callouts, GatewayKind, Host, Outcome, Request, RequestOutcome, Scenario,
 };
@@ -131,6 +131,19 @@ impl<'a> Player<'a> {
             for (gauge, level) in rule.engine.gauges(self.now) {
                 *levels.entry(gauge.name().to_owned()).or_insert(0) += level;
             }
+        }
+        for rule in &mut self.rules {
+            rule.engine.by_endpoint(&mut |address, _, inflight, tally| {
+                *levels.entry(Series::Inflight.of(address)).or_insert(0) += u64::from(inflight);
+                for (series, by) in [
+                    (Series::Requests, tally.requests),
+                    (Series::Failures, tally.failures),
+                    (Series::HitTokens, tally.hit_tokens),
+                ] {
+                    let counted = self.outcome.metrics.entry(series.of(address));
+                    *counted.or_insert(0) += by;
+                }
+            });
         }
         self.outcome.metrics.extend(levels);
     }
