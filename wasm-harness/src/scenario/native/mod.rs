@@ -128,7 +128,7 @@ impl<'a> Player<'a> {
         let mut levels = BTreeMap::new();
         for rule in &mut self.rules {
             flush(&mut rule.engine, &mut self.outcome);
-            for (gauge, level) in rule.engine.gauges(self.now) {
+            for (gauge, level) in rule.engine.gauges(0, self.now) {
                 *levels.entry(gauge.name().to_owned()).or_insert(0) += level;
             }
         }
