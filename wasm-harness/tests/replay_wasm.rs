@@ -184,7 +184,7 @@ fn workers_and_replicas_on_the_chat_trace() {
         [
             (1, 8, false, 1.65, 0.93),
             (1, 8, true, 1.05, 0.97),
-            (2, 4, true, 1.40, 0.90),
+            (2, 4, true, 1.45, 0.90),
         ],
     );
 }

@@ -59,7 +59,8 @@ const IDLE_REQUESTS: f64 = 0.3;
 const UNSEEN_NONE: f64 = 0.1;
 /// Share of requests by others from which an unknown conversation is surely theirs.
 const UNSEEN_SURE: f64 = 0.2;
-/// By what share of the best cost the home may cost more, where others look for conversations there.
+/// By what share of the best cost the home may cost more, where others look for conversations there and
+/// hardly anything waits.
 const UNSEEN_TIE_RATIO: f64 = 0.4;
 /// How much of a cold prompt the home may cost more then, as long as nothing waits there.
 const UNSEEN_TIE_PROMPT: f64 = 0.7;
@@ -272,8 +273,7 @@ impl Pool {
 
     /// What counts as a near tie.
     fn reach(&self, ask: &Ask, options: &PickOptions, best: f64) -> Reach {
-        let ratio = options.tie_ratio + UNSEEN_TIE_RATIO * self.unseen;
-        let near = (best * ratio).max(f64::from(options.tie_tokens));
+        let near = (best * options.tie_ratio).max(f64::from(options.tie_tokens));
         // A match that is known outweighs a home that is guessed: an engine's snapshot may still show our own
         // finished requests, which then look like another gateway's.
         let unseen = if self.credit_tokens > self.matched_tokens || self.is_cold(ask) {
@@ -281,8 +281,13 @@ impl Pool {
         } else {
             0.0
         };
-        let wide = near + UNSEEN_TIE_PROMPT * unseen * sane(ask.prompt_tokens, 0.0);
-        Reach { near, wide }
+        let guess = UNSEEN_TIE_PROMPT * unseen * sane(ask.prompt_tokens, 0.0);
+        let short = near + UNSEEN_TIE_RATIO * self.unseen * best;
+        Reach {
+            near,
+            short,
+            empty: short + guess,
+        }
     }
 
     /// Whether most of the prompt has to be computed wherever it goes.
@@ -307,8 +312,12 @@ impl Pool {
         let mut winner: Option<(usize, Rank)> = None;
         let mut ties = 0_usize;
         for (at, (entry, candidate)) in scores.iter().zip(candidates).enumerate() {
-            let is_free = candidate.signals.awaiting_first == 0;
-            if entry.cost > best + if is_free { reach.wide } else { reach.near } {
+            let within = match candidate.signals.awaiting_first {
+                0 => reach.empty,
+                1 => reach.short,
+                _ => reach.near,
+            };
+            if entry.cost > best + within {
                 continue;
             }
             ties = ties.saturating_add(1);
@@ -333,11 +342,15 @@ impl Pool {
     }
 }
 
-/// How far from the cheapest a candidate is as good: anywhere, and where hardly anything waits.
+/// How far from the cheapest a candidate is as good: by what waits there for a first token.
 #[derive(Clone, Copy, Default)]
 struct Reach {
+    /// More than one request.
     near: f64,
-    wide: f64,
+    /// One.
+    short: f64,
+    /// None.
+    empty: f64,
 }
 
 fn cheapest(scores: &[Entry]) -> f64 {
