@@ -13,12 +13,15 @@ mod rules;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod text;
+mod text_value;
 mod value;
 
 use core::time::Duration;
 
 pub use error::ConfigError;
-pub use opt_in::{DebugPage, Disaggregation, OverloadOptions, ProfileChoice, Secret};
+pub use opt_in::{
+    DebugPage, Disaggregation, OverloadOptions, ProfileChoice, ReplicaOptions, Secret, StoreKind,
+};
 pub use rules::{ConfigId, MAX_TEXT_BYTES, Plugin, RequestPlace, Rule};
 
 /// One whole configuration: the global part, or one rule.
@@ -218,32 +221,6 @@ pub enum SessionMode {
     Soft,
     /// The home as long as it is eligible.
     Strict,
-}
-
-/// The store over which replicas of a gateway share what they know.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ReplicaOptions {
-    /// What it speaks.
-    pub store: StoreKind,
-    /// The gateway's cluster that it is.
-    pub cluster: String,
-    /// Time between two messages.
-    pub interval: Duration,
-    /// Replicas of the same group see each other (1..=512 characters).
-    pub group: String,
-    /// Who to be there; empty = its default user.
-    pub user: String,
-    /// That user's password; empty = none.
-    pub password: Secret,
-}
-
-/// What a store speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreKind {
-    /// Redis or Valkey.
-    Redis,
-    /// etcd, by its JSON gateway.
-    Etcd,
 }
 
 /// What is shown to people.

@@ -1,12 +1,16 @@
 //! What is off until it is configured: saying no under overload, profiles by request, disaggregated
-//! prefill, the page of what a worker knows. Its text, what it means, and what other modules read of it.
+//! prefill, the page of what a worker knows, one view over replicas. Its text, what it means, and what other modules read of it.
+
+use core::time::Duration;
 
 use serde::Deserialize;
 
 use super::error::{ConfigError, Refuse};
-use super::text::ProfileText;
+use super::resolve::millis;
+use super::text::{ConfigText, ProfileText};
 use super::value::{
-    Given, HeaderName, List, Member, SecretText, Section, Share, UrlPath, Whole, Word,
+    Given, HeaderName, List, Literal, Member, Name, SecretText, Section, Share, UrlPath, Whole,
+    Word,
 };
 use super::{EndpointSource, PickOptions, Profile, Weights};
 use crate::endpoints::role::Role;
@@ -249,4 +253,108 @@ fn name(given: Given<HeaderName>, default: &str) -> String {
     given
         .0
         .map_or_else(|| default.to_owned(), |HeaderName(name)| name)
+}
+
+/// The store over which replicas of a gateway share what they know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplicaOptions {
+    /// What it speaks.
+    pub store: StoreKind,
+    /// The gateway's cluster that it is.
+    pub cluster: String,
+    /// Time between two messages.
+    pub interval: Duration,
+    /// Replicas of the same group see each other (1..=512 characters).
+    pub group: String,
+    /// Who to be there; empty = its default user.
+    pub user: String,
+    /// That user's password; empty = none.
+    pub password: Secret,
+}
+
+/// What a store speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// Redis or Valkey.
+    Redis,
+    /// etcd, by its JSON gateway.
+    Etcd,
+}
+
+/// A store over which the replicas of a gateway share what they know.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReplicasText {
+    /// What the store speaks: `redis` (Redis 5 or later, Valkey) on Higress, `etcd` (3.4 or later) on stock Envoy.
+    pub store: Word<StoreText>,
+    /// The gateway's cluster that is the store.
+    pub cluster: Name,
+    /// Time between two messages of a replica, milliseconds.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = 100)))]
+    pub interval_ms: Given<Whole<50, 10_000>>,
+    /// Replicas of the same group see each other.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = "default")))]
+    pub group: Given<Name>,
+    /// User to be at the store. Not given: its default user.
+    #[serde(default)]
+    pub user: Given<Literal>,
+    /// That user's password; never shown.
+    #[serde(default)]
+    pub password: Given<Literal>,
+}
+
+/// What a store speaks.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs)]
+pub enum StoreText {
+    Redis,
+    Etcd,
+}
+
+pub(super) fn replicas(
+    whole: &ConfigText,
+    text: &ReplicasText,
+    refuse: Refuse,
+) -> Result<ReplicaOptions, ConfigError> {
+    let Word(store) = text.store;
+    let credential = |given: &Given<Literal>| given.0.clone().map(|Literal(text)| text);
+    let (user, password) = (credential(&text.user), credential(&text.password));
+    if whole.exchange.0.is_some_and(|switch| !switch.0) {
+        return Err(refuse.key(
+            "replicas",
+            "",
+            "needs exchange, which is off",
+            "remove one of the two",
+        ));
+    }
+    let is_given = user.is_some() || password.is_some();
+    if is_given && matches!(store, StoreText::Etcd) {
+        return Err(refuse.key(
+            "replicas.user",
+            "",
+            "no users with etcd",
+            "let the cluster's transport socket say who the gateway is",
+        ));
+    }
+    Ok(ReplicaOptions {
+        store: match store {
+            StoreText::Redis => StoreKind::Redis,
+            StoreText::Etcd => StoreKind::Etcd,
+        },
+        cluster: text.cluster.0.clone(),
+        interval: millis(&text.interval_ms, Duration::from_millis(100)),
+        group: text
+            .group
+            .0
+            .as_ref()
+            .map_or("default", |Name(group)| group)
+            .to_owned(),
+        user: user.unwrap_or_default(),
+        password: Secret::new(password.unwrap_or_default()),
+    })
 }

@@ -12,16 +12,13 @@ use super::error::{ConfigError, Refuse};
 use super::opt_in;
 use super::text::{
     BlockText, ConfigText, CooldownText, EndpointsText, IndexText, MetricsText, PickerText,
-    PrefixText, ProfileText, PromptText, ReplicasText, SessionModeText, SessionText, StoreText,
-    ToolModeText, WeightsText,
+    PrefixText, ProfileText, PromptText, SessionModeText, SessionText, ToolModeText, WeightsText,
 };
-use super::value::{
-    Address, Given, HeaderName, Literal, Name, Object, Share, UrlPath, Weight, Whole, Word,
-};
+use super::value::{Address, Given, HeaderName, Object, Share, UrlPath, Weight, Whole, Word};
 use super::{
     Config, DebugOptions, EndpointSource, IgnorePattern, IndexOptions, MetricsOptions, PickOptions,
-    Profile, PromptOptions, ReplicaOptions, Secret, SessionMode, SessionOptions, StaticEndpoint,
-    StoreKind, ToolMode, Weights, pattern,
+    Profile, PromptOptions, SessionMode, SessionOptions, StaticEndpoint, ToolMode, Weights,
+    pattern,
 };
 
 /// Bytes that a token is taken for where a key counts tokens.
@@ -70,7 +67,7 @@ pub(super) fn config(text: &ConfigText, at: &str) -> Result<Config, ConfigError>
             .replicas
             .0
             .as_ref()
-            .map(|Object(given)| replicas(text, given, refuse))
+            .map(|Object(given)| opt_in::replicas(text, given, refuse))
             .transpose()?,
         orca: text.orca.0.unwrap_or(defaults.orca),
         vm_rebuild_threshold_bytes: limits
@@ -182,7 +179,7 @@ fn pick(text: &ConfigText, profile: Profile, refuse: Refuse) -> Result<PickOptio
     })
 }
 
-fn millis<const MIN: u64, const MAX: u64>(
+pub(super) fn millis<const MIN: u64, const MAX: u64>(
     given: &Given<Whole<MIN, MAX>>,
     default: Duration,
 ) -> Duration {
@@ -380,49 +377,6 @@ fn fixed(addresses: Vec<Address>, refuse: Refuse) -> Result<Vec<StaticEndpoint>,
         .into_iter()
         .map(|Address(address)| StaticEndpoint { address })
         .collect())
-}
-
-fn replicas(
-    whole: &ConfigText,
-    text: &ReplicasText,
-    refuse: Refuse,
-) -> Result<ReplicaOptions, ConfigError> {
-    let Word(store) = text.store;
-    let credential = |given: &Given<Literal>| given.0.clone().map(|Literal(text)| text);
-    let (user, password) = (credential(&text.user), credential(&text.password));
-    if whole.exchange.0.is_some_and(|switch| !switch.0) {
-        return Err(refuse.key(
-            "replicas",
-            "",
-            "needs exchange, which is off",
-            "remove one of the two",
-        ));
-    }
-    let is_given = user.is_some() || password.is_some();
-    if is_given && matches!(store, StoreText::Etcd) {
-        return Err(refuse.key(
-            "replicas.user",
-            "",
-            "no users with etcd",
-            "let the cluster's transport socket say who the gateway is",
-        ));
-    }
-    Ok(ReplicaOptions {
-        store: match store {
-            StoreText::Redis => StoreKind::Redis,
-            StoreText::Etcd => StoreKind::Etcd,
-        },
-        cluster: text.cluster.0.clone(),
-        interval: millis(&text.interval_ms, Duration::from_millis(100)),
-        group: text
-            .group
-            .0
-            .as_ref()
-            .map_or("default", |Name(group)| group)
-            .to_owned(),
-        user: user.unwrap_or_default(),
-        password: Secret::new(password.unwrap_or_default()),
-    })
 }
 
 fn session(text: SessionText) -> SessionOptions {

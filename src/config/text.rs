@@ -5,7 +5,7 @@
 
 use serde::Deserialize;
 
-use super::opt_in::{DisaggregationText, OverloadText, ProfilesText};
+use super::opt_in::{DisaggregationText, OverloadText, ProfilesText, ReplicasText};
 use super::value::{
     Address, Alpha, ClassText, Given, HeaderName, List, Literal, Name, Names, Object, SecretText,
     Section, Share, Switch, UrlPath, Weight, Whole, Word,
@@ -330,41 +330,6 @@ pub struct AdminText {
     /// Clusters whose hosts are the endpoints. Not given: the cluster of each request's route.
     #[serde(default)]
     pub of: Given<Names>,
-}
-
-/// A store over which the replicas of a gateway share what they know.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ReplicasText {
-    /// What the store speaks: `redis` (Redis 5 or later, Valkey) on Higress, `etcd` (3.4 or later) on stock Envoy.
-    pub store: Word<StoreText>,
-    /// The gateway's cluster that is the store.
-    pub cluster: Name,
-    /// Time between two messages of a replica, milliseconds.
-    #[serde(default)]
-    #[cfg_attr(feature = "schema", schemars(extend("default" = 100)))]
-    pub interval_ms: Given<Whole<50, 10_000>>,
-    /// Replicas of the same group see each other.
-    #[serde(default)]
-    #[cfg_attr(feature = "schema", schemars(extend("default" = "default")))]
-    pub group: Given<Name>,
-    /// User to be at the store. Not given: its default user.
-    #[serde(default)]
-    pub user: Given<Literal>,
-    /// That user's password; never shown.
-    #[serde(default)]
-    pub password: Given<Literal>,
-}
-
-/// What a store speaks.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
-#[serde(rename_all = "camelCase")]
-#[allow(missing_docs)]
-pub enum StoreText {
-    Redis,
-    Etcd,
 }
 
 /// Session affinity.

@@ -23,9 +23,9 @@ fn place(adapter: Option<u64>, load: &Load) -> Adapter {
     }
 }
 
-/// Inlined, so that each figure goes to its place at once: copies of the struct cost more than the figures.
-#[inline(always)]
 /// What is known of an endpoint at `now`.
+// Inlined, so that each figure goes to its place at once: copies of the struct cost more than the figures.
+#[inline(always)]
 pub(super) fn signals(
     endpoint: &Endpoint,
     adapter: Option<u64>,

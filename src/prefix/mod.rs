@@ -31,6 +31,7 @@
 mod arena;
 mod depths;
 mod directory;
+mod evict;
 mod holders;
 mod recency;
 mod slot_set;
@@ -413,53 +414,5 @@ impl Index {
             older,
             age_s: u32::MAX,
         })
-    }
-
-    /// Makes room for one more pair of the slot; `None` when only the path itself, down to `last`, could go.
-    fn make_room(&mut self, slot: u16, last: u32) -> Option<Room> {
-        while self.recency.held(slot) >= self.recency.capacity(slot) {
-            self.evict(self.recency.oldest_of(slot), last)?;
-        }
-        let mut room = Room::Own;
-        while self.holders.len() >= self.max_pairs {
-            let (oldest, _) = self.recency.oldest(&self.holders)?;
-            self.evict(oldest, last)?;
-            room = Room::Others;
-        }
-        Some(room)
-    }
-
-    fn evict(&mut self, id: u32, last: u32) -> Option<()> {
-        if id == NIL || id == last {
-            return None;
-        }
-        self.drop_pair(id);
-        self.evictions += 1;
-        Some(())
-    }
-
-    /// Clears away expired pairs, oldest first, a bounded number.
-    fn sweep(&mut self) {
-        for _ in 0..EXPIRED_PER_RECORD {
-            if self
-                .recency
-                .oldest_bound_s()
-                .is_some_and(|used_s| !self.is_expired(used_s, self.latest_s))
-            {
-                return;
-            }
-            match self.recency.oldest(&self.holders) {
-                Some((id, used_s)) if self.is_expired(used_s, self.latest_s) => {
-                    self.drop_pair(id);
-                    self.expired += 1;
-                }
-                _ => return,
-            }
-        }
-    }
-
-    fn drop_pair(&mut self, id: u32) {
-        self.recency.take(&mut self.holders, id);
-        self.holders.remove(id);
     }
 }

@@ -139,13 +139,9 @@ struct Pool {
 }
 
 impl Pool {
-    fn of(
-        ask: &Ask,
-        candidates: &[Candidate],
-        options: &PickOptions,
-        terms: &mut Vec<Terms>,
-    ) -> Self {
-        let mut pool = Self {
+    /// Before any candidate was looked at.
+    fn new(ask: &Ask, options: &PickOptions) -> Self {
+        Self {
             waiting: 0.0,
             running: 0.0,
             kv_use: 0.0,
@@ -166,7 +162,16 @@ impl Pool {
                 STAY * sane(ask.turns_to_come, 0.0)
             },
             credit_tokens: 0.0,
-        };
+        }
+    }
+
+    fn of(
+        ask: &Ask,
+        candidates: &[Candidate],
+        options: &PickOptions,
+        terms: &mut Vec<Terms>,
+    ) -> Self {
+        let mut pool = Self::new(ask, options);
         let [mut waiting, mut running, mut kv_use, mut pace] = [Mean::default(); 4];
         let [mut cold, mut idleness] = [Mean::default(); 2];
         let mut highest = None;
@@ -221,16 +226,23 @@ impl Pool {
         (pool.waiting, pool.running) = (waiting.mean(), running.mean());
         (pool.kv_use, pool.pace, pool.cold) = (kv_use.mean(), pace.mean(), cold.mean());
         pool.told = running.is_known().then_some((all, ours));
-        if ask.later_turn {
-            // What this gateway sent itself the index knows the place of; the prior is for the rest.
-            let theirs =
-                smaller(sane(ask.unseen, 0.0) / UNSEEN_SURE, 1.0) * sane(ask.home_worth, 0.0);
-            let credit = options.prior * theirs * sane(ask.head_tokens, 0.0);
-            if credit > pool.matched_tokens {
-                pool.credit_tokens = credit.min(sane(ask.prompt_tokens, 0.0));
-            }
-        }
+        pool.credit_tokens = pool.credit(ask, options);
         pool
+    }
+
+    /// What a later turn's home is credited with: what this gateway sent itself the index knows the place
+    /// of, the prior is for the rest.
+    fn credit(&self, ask: &Ask, options: &PickOptions) -> f64 {
+        if !ask.later_turn {
+            return 0.0;
+        }
+        let theirs = smaller(sane(ask.unseen, 0.0) / UNSEEN_SURE, 1.0) * sane(ask.home_worth, 0.0);
+        let credit = options.prior * theirs * sane(ask.head_tokens, 0.0);
+        if credit > self.matched_tokens {
+            credit.min(self.prompt_tokens)
+        } else {
+            0.0
+        }
     }
 
     #[inline(always)]
