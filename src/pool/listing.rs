@@ -85,12 +85,13 @@ impl Pool {
                 (Some(said), Some(endpoint)) => said.figures(endpoint, telemetry, now),
                 _ => None,
             };
+            let is_told = figures.is_some();
             if let Some((load, at)) = figures {
                 self.read(slot, load, at, config, telemetry);
             }
             if let Some(endpoint) = self.table.get_mut(slot) {
                 endpoint.role = entry.role.unwrap_or(endpoint.role);
-                endpoint.looked_at();
+                endpoint.looked_at(is_told);
             }
         }
         self.end_listing();
