@@ -138,7 +138,7 @@ pub enum Reading {
     Same,
     /// Another cache size: what it holds fits another bound.
     Resized,
-    /// Its counters went back: it restarted, and its cache is empty.
+    /// Its counters began anew: it restarted, and its cache is empty.
     Restarted,
 }
 
@@ -191,7 +191,8 @@ impl Endpoint {
 
     /// Takes in what the engine says now.
     pub fn read(&mut self, load: Load, at: Millis) -> Reading {
-        let went_back = |before: Option<f64>, after: Option<f64>| matches!((before, after), (Some(b), Some(a)) if a < b);
+        // By half: readings that overtake each other also go back, by little, and would cost all that is known.
+        let went_back = |before: Option<f64>, after: Option<f64>| matches!((before, after), (Some(b), Some(a)) if a < b / 2.0);
         let reading = if went_back(self.load.prefix_queries, load.prefix_queries) {
             Reading::Restarted
         } else if load.capacity_tokens.is_some()
