@@ -24,18 +24,26 @@ extern "C" fn parts_body(bytes: usize) -> *mut u8 {
 
 /// Takes the body that was written: of a completion, or else a chat. 1 when it has a prompt.
 #[unsafe(no_mangle)]
-extern "C" fn parts_begin(is_completion: u32, hosts: u32) -> u32 {
+extern "C" fn parts_begin(is_completion: u32) -> u32 {
     let api = if is_completion == 0 {
         Api::Chat
     } else {
         Api::Completions
     };
-    let hosts = u16::try_from(hosts).unwrap_or(u16::MAX);
-    let parts = Parts::new(api, BODY.take(), hosts);
+    let parts = Parts::new(api, BODY.take());
     PARTS.with_borrow_mut(|place| {
         *place = parts;
         u32::from(place.is_some())
     })
+}
+
+/// Lets so many endpoints hold the prompt.
+#[unsafe(no_mangle)]
+extern "C" fn parts_hold(hosts: u32) {
+    with(|parts| {
+        parts.hold(u16::try_from(hosts).unwrap_or(u16::MAX));
+        1
+    });
 }
 
 #[unsafe(no_mangle)]

@@ -22,7 +22,7 @@ pub const PIECE_BYTES: usize = 64 << 10;
 /// More than any body here has.
 const CAPACITY_BLOCKS: u32 = 100_000;
 
-/// One body, its prompt, and an index in which every endpoint holds that.
+/// One body, its prompt, and an index in which endpoints may hold that.
 pub struct Parts {
     api: Api,
     body: Vec<u8>,
@@ -34,9 +34,9 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// `None` when the body has no prompt.
+    /// Nobody holds the prompt yet. `None` when the body has none.
     #[must_use]
-    pub fn new(api: Api, body: Vec<u8>, hosts: u16) -> Option<Self> {
+    pub fn new(api: Api, body: Vec<u8>) -> Option<Self> {
         let options = PromptOptions::default();
         let reads = Rc::new(PromptPlan::new(&options));
         let parses = Rc::new(PromptPlan::new(&PromptOptions {
@@ -44,20 +44,25 @@ impl Parts {
             ..options
         }));
         let prompt = read(api, &reads, &body)?;
-        let mut index = Index::new(&IndexOptions::default());
-        for slot in (0..hosts).map(Slot) {
-            index.set_capacity_blocks(slot, CAPACITY_BLOCKS);
-            index.record(&prompt.blocks, slot, RecordState::Confirmed, Millis(0));
-        }
         Some(Self {
             api,
             body,
             reads,
             parses,
             prompt,
-            index,
+            index: Index::new(&IndexOptions::default()),
             depths: Depths::new(),
         })
+    }
+
+    /// Lets so many endpoints hold the prompt.
+    pub fn hold(&mut self, hosts: u16) {
+        let blocks = &self.prompt.blocks;
+        for slot in (0..hosts).map(Slot) {
+            self.index.set_capacity_blocks(slot, CAPACITY_BLOCKS);
+            self.index
+                .record(blocks, slot, RecordState::Confirmed, Millis(0));
+        }
     }
 
     /// Parses and hashes the body.

@@ -53,16 +53,17 @@ impl PartsModule {
     pub fn measure(&self, case: &Case) -> Result<PartCost> {
         let body = body(case.text, case.bytes, 1);
         let is_completion = u32::from(case.text == Text::TokenIds);
-        let hosts = u32::try_from(case.hosts)?;
         let mut guest = Guest::new(self, &body).map_err(told)?;
-        let begun: u32 = guest
-            .call("parts_begin", (is_completion, hosts))
-            .map_err(told)?;
+        let begun: u32 = guest.call("parts_begin", is_completion).map_err(told)?;
         ensure!(begun == 1, "a body without a prompt");
         let parse = guest.fuel_of("parts_parse")?;
+        let read = guest.fuel_of("parts_read")?;
+        guest
+            .call::<u32, ()>("parts_hold", u32::try_from(case.hosts)?)
+            .map_err(told)?;
         Ok(PartCost {
             parse,
-            hash: guest.fuel_of("parts_read")?.saturating_sub(parse),
+            hash: read.saturating_sub(parse),
             find: guest.fuel_of("parts_match")?,
             record: guest.fuel_of("parts_record")?,
         })
