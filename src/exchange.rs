@@ -10,13 +10,16 @@
 //! moment ago is not told again, so a conversation's next turn costs its new blocks only.
 //!
 //! Invariants
-//! - what a VM reads of another is folded in once, in order; where the ring has gone over something it had
-//!   not read, the gap is counted and the reading goes on behind it;
+//! - what a VM reads of another is folded in once a tick, in order; where the ring has gone over something it
+//!   had not read, the gap is counted and the reading goes on behind it;
+//! - before a decision, what was not read yet is looked through for blocks of the prompt at hand, and those are
+//!   folded in at once. The tick does it again, in order, so nothing depends on what was picked out;
 //! - counts of a VM that is silent for [`EXPIRY_MS`] do not count; it died, or was rebuilt;
 //! - any bytes can be read: another version, or nonsense, is as if nothing were there.
 //!
 //! Cost: a head is 32 bytes and 44 an endpoint in use; reading it O(endpoints in use). Folding costs one
-//! index record a told block, at most [`FOLD_BLOCKS`] a decision; the rest waits for the next tick.
+//! index record a told block: at most [`FOLD_BLOCKS`] a decision, and a look at each entry in the last
+//! [`LOOK_SEGMENTS`] segments of each other VM; the rest is done by ticks.
 
 pub mod members;
 mod wire;
@@ -34,7 +37,9 @@ pub const RING: u32 = 8;
 /// A segment is full from this size on, bytes.
 const SEGMENT_BYTES: usize = 8 * 1024;
 /// Blocks folded in at a decision.
-pub const FOLD_BLOCKS: usize = 64;
+pub const FOLD_BLOCKS: usize = 512;
+/// Segments of another's log that are looked through at a decision.
+pub const LOOK_SEGMENTS: u32 = 2;
 /// A VM that is silent this long no longer counts.
 pub const EXPIRY_MS: u64 = 2_000;
 /// Other VMs that are listened to.
@@ -210,6 +215,7 @@ pub struct Member {
     /// Version of the head that was read last, as the host counts.
     pub version: Option<u32>,
     reached: u32,
+    newest: u32,
     segment: u32,
     next: u32,
     /// How far the present segment was read: its number, bytes, and the number of the entry there.
@@ -227,6 +233,7 @@ impl Member {
             at: Millis(0),
             version: None,
             reached: 0,
+            newest: 0,
             segment: 0,
             next: 0,
             place: (0, 0, 0),
@@ -253,6 +260,7 @@ impl Member {
         if segment.wrapping_sub(self.segment) >= RING {
             self.segment = segment.wrapping_sub(RING - 1);
         }
+        self.newest = segment;
         self.counts.clear();
         self.counts.extend(Count::read_all(counts));
         true
@@ -282,6 +290,61 @@ impl Member {
         (self.next != self.reached).then_some(self.segment % RING)
     }
 
+    /// Places in the ring of the newest segments that were not read yet, oldest first.
+    pub fn unread(&self) -> impl Iterator<Item = u32> + use<> {
+        let behind = self.newest.wrapping_sub(self.segment).min(RING);
+        let newest = self.newest;
+        let count = if self.next == self.reached {
+            0
+        } else {
+            behind.saturating_add(1).min(LOOK_SEGMENTS)
+        };
+        (0..count)
+            .rev()
+            .map(move |back| newest.wrapping_sub(back) % RING)
+    }
+
+    /// What is in a segment from where it was read up to: the segment's number, the first entry's, and entries.
+    fn open<'a>(&self, bytes: &'a [u8]) -> Option<(u32, u32, &'a [u8])> {
+        let (header, entries) = bytes.split_first_chunk::<SEGMENT_HEADER_BYTES>()?;
+        if header.first() != Some(&VERSION) || u64_at(header, 4) != self.vm {
+            return None;
+        }
+        let (segment, number) = (u32_at(header, 12), u32_at(header, 16));
+        // Entries are only ever added behind what was read.
+        Some(match entries.get(self.place.1..) {
+            Some(rest) if self.place.0 == segment => (segment, self.place.2, rest),
+            _ => (segment, number, entries),
+        })
+    }
+
+    /// Looks through a segment without reading on: hands records not read yet to `fold`, as far as they are in
+    /// `sought`, until it has no `budget` of blocks left.
+    pub fn look_through(
+        &self,
+        bytes: &[u8],
+        sought: &Sought,
+        budget: &mut usize,
+        fold: &mut dyn FnMut(Told),
+    ) {
+        let Some((_, mut number, mut entries)) = self.open(bytes) else {
+            return;
+        };
+        while let Some((entry, rest)) = Entry::read(entries)
+            && *budget > 0
+        {
+            let is_unread = number.wrapping_sub(self.next) < u32::MAX / 2;
+            let told = entry.told_while(|block| is_unread && sought.has(block));
+            // The first block is usually one that was told before.
+            if told.what == What::Recorded && told.blocks.len() > 1 {
+                *budget = budget.saturating_sub(told.blocks.len());
+                fold(told);
+            }
+            entries = rest;
+            number = number.wrapping_add(1);
+        }
+    }
+
     /// Reads a segment: hands new entries to `fold` until it has no `budget` of blocks left. Returns how many
     /// entries were missed, or `None` when this segment gives nothing more for now.
     pub fn read_segment(
@@ -290,20 +353,8 @@ impl Member {
         budget: &mut usize,
         fold: &mut dyn FnMut(Entry<'_>),
     ) -> Option<u32> {
-        let (header, mut entries) = bytes.split_first_chunk::<SEGMENT_HEADER_BYTES>()?;
-        if header.first() != Some(&VERSION) || u64_at(header, 4) != self.vm {
-            return None;
-        }
-        let segment = u32_at(header, 12);
-        let mut number = u32_at(header, 16);
-        let whole = entries.len();
-        if self.place.0 == segment
-            && let Some(rest) = entries.get(self.place.1..)
-        {
-            // Entries are only ever added behind what was read.
-            entries = rest;
-            number = self.place.2;
-        }
+        let (segment, mut number, mut entries) = self.open(bytes)?;
+        let whole = bytes.len().saturating_sub(SEGMENT_HEADER_BYTES);
         let mut missed = 0;
         let ahead = number.wrapping_sub(self.next);
         if ahead < u32::MAX / 2 && ahead > 0 {
@@ -328,6 +379,35 @@ impl Member {
             self.segment = segment.wrapping_add(1);
         }
         Some(missed)
+    }
+}
+
+/// A prompt's blocks, roughly: what it has it knows for sure, what it has not nearly always.
+#[derive(Debug)]
+pub struct Sought([u64; 64]);
+
+impl Sought {
+    /// Of a prompt's blocks. What begins in none of them has none of them: hashes are chained.
+    #[must_use]
+    pub fn of(blocks: &[BlockHash]) -> Self {
+        let mut sought = Self([0; 64]);
+        for block in blocks {
+            let (word, bit) = Self::place(*block);
+            if let Some(word) = sought.0.get_mut(word) {
+                *word |= bit;
+            }
+        }
+        sought
+    }
+
+    fn has(&self, block: BlockHash) -> bool {
+        let (word, bit) = Self::place(block);
+        self.0.get(word).is_some_and(|word| word & bit != 0)
+    }
+
+    fn place(block: BlockHash) -> (usize, u64) {
+        let [high, low, ..] = block.to_le_bytes();
+        (usize::from(high % 64), 1 << (low % 64))
     }
 }
 

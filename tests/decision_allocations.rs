@@ -33,7 +33,7 @@ fn request(engine: &mut Engine, body: &[u8], now: Millis) -> [usize; 2] {
     for piece in body.chunks(4 << 10) {
         session.body(piece);
     }
-    let step = session.decide(engine, BodyEnd::Complete, now);
+    let step = session.decide(engine, BodyEnd::Complete, now, |_, _| {});
     assert!(matches!(step, Step::Steer { .. }), "{step:?}");
     let decided = counting::calls();
     let served = Served {

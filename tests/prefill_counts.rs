@@ -35,7 +35,7 @@ fn sent(engine: &mut Engine, topic: u64, streams: bool, now: Millis) -> Option<(
     let mut session = Session::default();
     assert_eq!(session.head(engine, CLUSTER, &head), Step::Hold);
     session.body(body.as_bytes());
-    match session.decide(engine, BodyEnd::Complete, now) {
+    match session.decide(engine, BodyEnd::Complete, now, |_, _| {}) {
         Step::Steer { prefill, .. } => Some((session, prefill.is_some())),
         _ => None,
     }

@@ -262,7 +262,7 @@ impl Default for PickOptions {
     fn default() -> Self {
         Self {
             profile: Profile::Cost,
-            prior: 0.85,
+            prior: 0.9,
             tie_ratio: 0.02,
             tie_tokens: 500,
             min_match_tokens: 64,

@@ -149,7 +149,7 @@ pub struct PickerText {
     #[cfg_attr(feature = "schema", schemars(extend("default" = "max-score")))]
     pub mode: Given<Option<Word<PickerModeText>>>,
     /// Profile `cost`: share of a later turn's head credited to its conversation's home while nobody here knows where it was served.
-    #[cfg_attr(feature = "schema", schemars(extend("default" = 0.85)))]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = 0.9)))]
     pub prior: Given<Share>,
     /// Profile `cost`: costs within this share of the best are a tie.
     #[cfg_attr(feature = "schema", schemars(extend("default" = 0.02)))]

@@ -147,14 +147,17 @@ impl<'a> Entry<'a> {
     /// What it says.
     #[must_use]
     pub fn told(&self) -> Told {
+        self.told_while(|_| true)
+    }
+
+    /// What it says of its first blocks, as many as are `wanted`.
+    pub(crate) fn told_while(&self, mut wanted: impl FnMut(BlockHash) -> bool) -> Told {
         let blocks = self.bytes.get(Self::HEADER_BYTES..).unwrap_or_default();
+        let blocks = blocks.chunks_exact(8).map(|block| u64_at(block, 0));
         Told {
             what: self.what,
             name_hash: u64_at(self.bytes, 1),
-            blocks: blocks
-                .chunks_exact(8)
-                .map(|block| u64_at(block, 0))
-                .collect(),
+            blocks: blocks.take_while(|block| wanted(*block)).collect(),
         }
     }
 }

@@ -8,13 +8,15 @@ use super::root::Worker;
 use super::shared;
 use crate::clock::Millis;
 use crate::engine::Engine;
-use crate::exchange::{FOLD_BLOCKS, RING, members};
+use crate::exchange::{FOLD_BLOCKS, RING, Sought, members};
+use crate::pool::Pool;
+use crate::request::BlockHash;
 
 /// Shared value: who takes part.
 pub const MEMBERS: &str = "members";
 
 /// Blocks folded in at a tick: all that a ring can hold of a few busy workers, or what many replicas told.
-const FOLD_BLOCKS_A_TICK: usize = 128 * FOLD_BLOCKS;
+const FOLD_BLOCKS_A_TICK: usize = 8_192;
 
 /// Key of a member's head.
 #[inline(never)]
@@ -86,44 +88,59 @@ pub fn join(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, no
     exchange.listen(others.into_iter());
 }
 
-/// Hears what the others told about a cluster since the last time: their counts, and so much of their logs.
-pub fn hear(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, now: Millis) {
-    hear_up_to(worker, rule, engine, cluster, FOLD_BLOCKS, now);
-}
-
-fn hear_up_to(
+/// Hears what the others told about a cluster, before a decision: their counts, and of their logs what has to do
+/// with a prompt's `blocks`.
+pub fn hear(
     worker: &Worker,
     rule: usize,
     engine: &mut Engine,
     cluster: &str,
-    blocks: usize,
+    blocks: &[BlockHash],
     now: Millis,
 ) {
-    let mut budget = blocks;
     let Some((pool, _, telemetry, _)) = engine.pool(cluster) else {
         return;
     };
-    let vms: Vec<u64> = pool
-        .exchange()
-        .members
-        .iter()
-        .map(|member| member.vm)
-        .collect();
-    for vm in vms {
-        let Some((head, version)) = abi::shared(&head_key(worker, rule, vm, cluster)) else {
-            continue;
-        };
-        if !pool.hear_head(vm, version, &head) {
-            continue;
+    if pool.exchange().members.is_empty() {
+        return;
+    }
+    let sought = Sought::of(blocks);
+    let mut budget = FOLD_BLOCKS;
+    for vm in members_with_a_head(worker, rule, pool, cluster) {
+        let unread = pool.exchange().member(vm).map(|member| member.unread());
+        for place in unread.into_iter().flatten() {
+            if let Some((bytes, _)) = abi::shared(&segment_key(worker, rule, vm, place, cluster)) {
+                pool.hear_of(vm, &bytes, &sought, &mut budget, telemetry, now);
+            }
         }
+    }
+    pool.sum_others(now);
+}
+
+/// Reads the others' heads; those that say something.
+fn members_with_a_head(worker: &Worker, rule: usize, pool: &mut Pool, cluster: &str) -> Vec<u64> {
+    let members = &pool.exchange().members;
+    let mut vms: Vec<u64> = members.iter().map(|member| member.vm).collect();
+    vms.retain(|vm| {
+        abi::shared(&head_key(worker, rule, *vm, cluster))
+            .is_some_and(|(head, version)| pool.hear_head(*vm, version, &head))
+    });
+    vms
+}
+
+/// Hears all that the others told about a cluster since the last time.
+fn catch_up(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, now: Millis) {
+    let mut budget = FOLD_BLOCKS_A_TICK;
+    let Some((pool, _, telemetry, _)) = engine.pool(cluster) else {
+        return;
+    };
+    for vm in members_with_a_head(worker, rule, pool, cluster) {
         for _ in 0..=RING {
-            let Some(place) = pool
+            let wanted = pool
                 .exchange()
                 .member(vm)
-                .and_then(|member| member.wanted())
-            else {
-                break;
-            };
+                .and_then(|member| member.wanted());
+            let Some(place) = wanted else { break };
             let Some((bytes, _)) = abi::shared(&segment_key(worker, rule, vm, place, cluster))
             else {
                 break;
@@ -146,6 +163,6 @@ pub fn tick(worker: &Worker, rule: usize, engine: &mut Engine, now: Millis) {
             continue;
         }
         write(worker, rule, engine, &cluster, now);
-        hear_up_to(worker, rule, engine, &cluster, FOLD_BLOCKS_A_TICK, now);
+        catch_up(worker, rule, engine, &cluster, now);
     }
 }

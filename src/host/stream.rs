@@ -17,7 +17,7 @@ use crate::endpoints::own::Ending;
 use crate::engine::Engine;
 use crate::overload::{RETRY_AFTER_S, Refusal};
 use crate::pool::Served;
-use crate::request::BodyEnd;
+use crate::request::{BlockHash, BodyEnd};
 use crate::session::{Session, Step};
 
 /// A body is fetched from the host in pieces of this size, so that one large callback does not need as
@@ -125,10 +125,13 @@ impl Stream {
         };
         let started_ns = abi::now_ns();
         let cluster = core::mem::take(&mut self.cluster);
-        if let Some(rule) = self.engine {
-            self.with(|_, engine| prepare(&worker, rule, engine, &cluster, now()));
-        }
-        let step = self.with(|session, engine| session.decide(engine, end, now()));
+        let rule = self.engine.unwrap_or_default();
+        let step = self.with(|session, engine| {
+            let now = now();
+            session.decide(engine, end, now, |engine, blocks| {
+                prepare(&worker, rule, engine, &cluster, blocks, now);
+            })
+        });
         self.cluster = cluster;
         self.publish();
         let action = self.apply(step.unwrap_or(Step::Pass));
@@ -246,13 +249,20 @@ impl Stream {
 }
 
 /// Brings what is known of a cluster up to date before a decision.
-fn prepare(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, now: Millis) {
+fn prepare(
+    worker: &Worker,
+    rule: usize,
+    engine: &mut Engine,
+    cluster: &str,
+    blocks: &[BlockHash],
+    now: Millis,
+) {
     if engine.is_listing_due(cluster, now) {
         gateway::refresh(worker, rule, engine, cluster, now);
         exchange::join(worker, rule, engine, cluster, now);
         engine.listing_seen(cluster, now);
     }
-    exchange::hear(worker, rule, engine, cluster, now);
+    exchange::hear(worker, rule, engine, cluster, blocks, now);
 }
 
 impl Context for Stream {}

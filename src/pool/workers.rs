@@ -6,9 +6,9 @@ use super::Pool;
 use crate::clock::Millis;
 use crate::endpoints::own::Ahead;
 use crate::endpoints::table::Table;
-use crate::exchange::{Count, Exchange, Member, What};
+use crate::exchange::{Count, Exchange, Member, Sought, Told, What};
 use crate::number::to_u32;
-use crate::prefix::RecordState;
+use crate::prefix::{Index, RecordState};
 use crate::telemetry::{Counter, Telemetry};
 
 impl Pool {
@@ -62,26 +62,42 @@ impl Pool {
         telemetry: &mut Telemetry,
         now: Millis,
     ) -> bool {
-        let (table, index) = (&mut self.table, &mut self.index);
-        let Some(member) = self.exchange.member(vm) else {
+        let Some(member) = self
+            .exchange
+            .members
+            .iter_mut()
+            .find(|member| member.vm == vm)
+        else {
             return false;
         };
+        let (table, index) = (&self.table, &mut self.index);
+        let mut evicted = 0;
         let heard = member.read_segment(bytes, budget, &mut |entry| {
-            let told = entry.told();
-            let Some(slot) = table.slot_of_name(told.name_hash) else {
-                return;
-            };
-            match told.what {
-                What::Recorded => {
-                    let recorded = index.record(&told.blocks, slot, RecordState::Confirmed, now);
-                    telemetry.add(Counter::Evictions, u64::from(recorded.evicted));
-                }
-                What::Withdrawn => index.trim(&told.blocks, slot, 0),
-                What::Emptied => index.clear(slot),
-            }
+            evicted += fold(table, index, &entry.told(), now);
         });
+        telemetry.add(Counter::Evictions, evicted);
         telemetry.add(Counter::ExchangeGaps, u64::from(heard.unwrap_or(0)));
         heard.is_some() && *budget > 0 && member.wanted().is_some()
+    }
+
+    /// Folds in what a segment of another worker's log says of a prompt's blocks and was not heard yet.
+    pub fn hear_of(
+        &mut self,
+        vm: u64,
+        bytes: &[u8],
+        sought: &Sought,
+        budget: &mut usize,
+        telemetry: &mut Telemetry,
+        now: Millis,
+    ) {
+        let (table, index) = (&self.table, &mut self.index);
+        let mut evicted = 0;
+        if let Some(member) = self.exchange.members.iter().find(|member| member.vm == vm) {
+            member.look_through(bytes, sought, budget, &mut |told| {
+                evicted += fold(table, index, &told, now);
+            });
+        }
+        telemetry.add(Counter::Evictions, evicted);
     }
 
     /// Sums up what the workers that are not silent have in flight.
@@ -96,6 +112,22 @@ impl Pool {
             add(&mut self.table, member);
         }
     }
+}
+
+/// Takes in what another worker told; how many pairs had to go for it.
+fn fold(table: &Table, index: &mut Index, told: &Told, now: Millis) -> u64 {
+    let Some(slot) = table.slot_of_name(told.name_hash) else {
+        return 0;
+    };
+    match told.what {
+        What::Recorded => {
+            let recorded = index.record(&told.blocks, slot, RecordState::Confirmed, now);
+            return u64::from(recorded.evicted);
+        }
+        What::Withdrawn => index.trim(&told.blocks, slot, 0),
+        What::Emptied => index.clear(slot),
+    }
+    0
 }
 
 /// Adds what another worker has in flight to the endpoints'.

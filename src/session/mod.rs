@@ -27,12 +27,12 @@ use crate::engine::Engine;
 use crate::fallback::Fallback;
 use crate::overload::Refusal;
 use crate::pool::{Question, Sent, Served, Unsent};
-use crate::request::{Api, BodyEnd, Feed};
+use crate::request::{Api, BlockHash, BodyEnd, Feed, Prompt};
 use crate::response::usage::{Shape, UsageScan};
 use crate::telemetry::{Counter, Histogram};
 use note::{note, whole};
 pub use start::Head;
-use start::{Reading, addresses_in, start};
+use start::{Asked, Reading, addresses_in, start};
 
 /// What to do with a request after an event.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,12 +121,24 @@ impl Session {
     }
 
     /// The body is complete, or no more of it is wanted (`end` says which): decide.
-    pub fn decide(&mut self, engine: &mut Engine, end: BodyEnd, now: Millis) -> Step {
+    /// `prepare` gets the prompt's blocks before, to bring what is known of the cluster up to date.
+    pub fn decide(
+        &mut self,
+        engine: &mut Engine,
+        end: BodyEnd,
+        now: Millis,
+        prepare: impl FnOnce(&mut Engine, &[BlockHash]),
+    ) -> Step {
         let State::Reading(reading) = mem::take(&mut self.state) else {
             return Step::Pass;
         };
         let api = reading.api;
-        match self.choose(engine, *reading, end, now) {
+        let read = reading.finish(end);
+        if let Ok((prompt, _)) = &read {
+            prepare(engine, &prompt.blocks);
+        }
+        let choice = read.map_err(Into::into);
+        match choice.and_then(|(prompt, asked)| self.choose(engine, prompt, &asked, now)) {
             Ok(step) => step,
             Err(Unsent::Overloaded) => self.refuse(engine, Refusal::Overloaded, api),
             Err(Unsent::Nobody) if self.may_refuse(engine, now) => {
@@ -145,11 +157,10 @@ impl Session {
     fn choose(
         &mut self,
         engine: &mut Engine,
-        reading: Reading,
-        end: BodyEnd,
+        mut prompt: Prompt,
+        asked: &Asked,
         now: Millis,
     ) -> Result<Step, Unsent> {
-        let (mut prompt, asked) = reading.finish(end)?;
         let blocks = mem::take(&mut prompt.blocks);
         let Some((pool, config, telemetry, rng)) = engine.pool(&self.cluster) else {
             return Err(Fallback::NoEndpoints.into());

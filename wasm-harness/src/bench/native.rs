@@ -114,7 +114,7 @@ fn request(engine: &mut Engine, case: &Case, body: &[u8]) -> Result<Duration> {
     for piece in body.chunks(PIECE_BYTES) {
         session.body(piece);
     }
-    let step = session.decide(engine, BodyEnd::Complete, NOW);
+    let step = session.decide(engine, BodyEnd::Complete, NOW, |_, _| {});
     let took = started.elapsed();
     let Step::Steer { addresses, .. } = step else {
         anyhow::bail!("the request was left to the gateway: {step:?}");

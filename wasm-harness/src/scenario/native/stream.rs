@@ -142,7 +142,7 @@ impl<'a> Player<'a> {
         let Some(rule) = open.rule.and_then(|rule| self.rules.get_mut(rule)) else {
             return;
         };
-        let step = open.session.decide(&mut rule.engine, end, now);
+        let step = open.session.decide(&mut rule.engine, end, now, |_, _| {});
         open.outcome.access_log = logged(rule, &open.session);
         match step {
             Step::Steer { addresses, prefill } => self.steer(open, addresses, prefill),
