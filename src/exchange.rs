@@ -18,6 +18,7 @@
 //! Cost: a head is 32 bytes and 44 an endpoint in use; reading it O(endpoints in use). Folding costs one
 //! index record a told block, at most [`FOLD_BLOCKS`] a decision; the rest waits for the next tick.
 
+pub mod handover;
 pub mod members;
 mod wire;
 

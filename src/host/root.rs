@@ -13,7 +13,7 @@ use super::metrics::Metrics;
 use super::replicas::Link;
 use super::shared::Identity;
 use super::stream::Stream;
-use super::{abi, exchange, gateway, now, replicas};
+use super::{abi, exchange, gateway, handover, now, replicas};
 use crate::config::{ConfigId, Plugin, RequestPlace};
 use crate::engine::Engine;
 
@@ -51,6 +51,8 @@ pub struct Worker {
     pub metrics: RefCell<Metrics>,
     /// The talk with other replicas, for the rules that ask for it.
     pub links: Vec<Option<Link>>,
+    /// What this VM left to the next.
+    pub left: handover::Left,
     calls: RefCell<Calls>,
     watched: RefCell<Vec<(usize, String)>>,
     /// What discovery needs beyond that.
@@ -75,6 +77,7 @@ impl Worker {
             .collect();
         Self {
             links,
+            left: handover::Left::default(),
             calls: RefCell::default(),
             watched: RefCell::default(),
             plugin,
@@ -151,6 +154,7 @@ impl Worker {
                 exchange::tick(self, rule, &mut engine, now);
             }
         }
+        handover::tick(self, now);
         self.hand_on(false);
     }
 

@@ -6,9 +6,9 @@ use super::Pool;
 use crate::clock::Millis;
 use crate::endpoints::own::Ahead;
 use crate::endpoints::table::Table;
-use crate::exchange::{Count, Exchange, Member, What};
+use crate::exchange::{Count, Entry, Exchange, Member, What};
 use crate::number::to_u32;
-use crate::prefix::RecordState;
+use crate::prefix::{Index, RecordState};
 use crate::telemetry::{Counter, Telemetry};
 
 impl Pool {
@@ -62,23 +62,12 @@ impl Pool {
         telemetry: &mut Telemetry,
         now: Millis,
     ) -> bool {
-        let (table, index) = (&mut self.table, &mut self.index);
+        let (table, index) = (&self.table, &mut self.index);
         let Some(member) = self.exchange.member(vm) else {
             return false;
         };
         let heard = member.read_segment(bytes, budget, &mut |entry| {
-            let told = entry.told();
-            let Some(slot) = table.slot_of_name(told.name_hash) else {
-                return;
-            };
-            match told.what {
-                What::Recorded => {
-                    let recorded = index.record(&told.blocks, slot, RecordState::Confirmed, now);
-                    telemetry.add(Counter::Evictions, u64::from(recorded.evicted));
-                }
-                What::Withdrawn => index.trim(&told.blocks, slot, 0),
-                What::Emptied => index.clear(slot),
-            }
+            fold(entry, table, index, telemetry, now);
         });
         telemetry.add(Counter::ExchangeGaps, u64::from(heard.unwrap_or(0)));
         heard.is_some() && *budget > 0 && member.wanted().is_some()
@@ -95,6 +84,29 @@ impl Pool {
         {
             add(&mut self.table, member);
         }
+    }
+}
+
+/// Folds an entry of another VM's log into the index.
+#[inline(never)]
+pub(super) fn fold(
+    entry: Entry<'_>,
+    table: &Table,
+    index: &mut Index,
+    telemetry: &mut Telemetry,
+    now: Millis,
+) {
+    let told = entry.told();
+    let Some(slot) = table.slot_of_name(told.name_hash) else {
+        return;
+    };
+    match told.what {
+        What::Recorded => {
+            let recorded = index.record(&told.blocks, slot, RecordState::Confirmed, now);
+            telemetry.add(Counter::Evictions, u64::from(recorded.evicted));
+        }
+        What::Withdrawn => index.trim(&told.blocks, slot, 0),
+        What::Emptied => index.clear(slot),
     }
 }
 
