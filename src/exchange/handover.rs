@@ -13,7 +13,7 @@ use crate::clock::Millis;
 /// A handover that was written longer ago tells too little of what engines hold now.
 pub const MAX_AGE_MS: u64 = 300_000;
 /// Blocks folded in at a time: at the first decision of a cluster, then at each tick.
-pub const FOLD_HANDOVER: usize = 16 * 1024;
+pub const FOLD_HANDOVER: usize = 8 * 1024;
 
 /// A handover, as far as it was read.
 #[derive(Debug)]

@@ -60,10 +60,9 @@ impl BytesPerToken {
         self.models.peek(&model).copied().unwrap_or(self.overall)
     }
 
-    /// The models whose ratio is known.
-    #[must_use]
-    pub fn models(&self) -> Vec<u64> {
-        self.models.iter().map(|(model, _)| *model).collect()
+    /// The models whose ratio is known, with it.
+    pub fn models(&self) -> impl ExactSizeIterator<Item = (u64, f64)> {
+        self.models.iter().map(|(model, ratio)| (*model, *ratio))
     }
 
     /// Shows the ratio over all models.
@@ -73,9 +72,9 @@ impl BytesPerToken {
 
     /// Shows the ratio of a model, which is known from then on.
     pub fn visit_model(&mut self, model: u64, visit: &mut Visit<'_>) {
-        let overall = self.overall;
-        let ratio = self.models.get_or_insert_mut(model, || overall);
-        visit(ratio, &BYTES_PER_TOKEN);
+        let mut ratio = self.of(model);
+        visit(&mut ratio, &BYTES_PER_TOKEN);
+        self.models.put(model, ratio);
     }
 
     /// The ratio over all models.

@@ -8,10 +8,13 @@
 //!
 //! Cost: figures O(endpoints + models), some 50 bytes each; pairs O([`MAX_PAIRS`]).
 
+use core::cell::Cell;
+
 use super::Pool;
 use crate::clock::Millis;
 use crate::config::Config;
-use crate::endpoints::Slot;
+use crate::endpoints::table::Endpoint;
+use crate::endpoints::{MAX_ENDPOINTS, Slot};
 use crate::exchange::handover::{Handover, is_recent};
 use crate::exchange::{Outbox, What, u64_at};
 use crate::learn::Visit;
@@ -23,29 +26,33 @@ pub const MAX_PAIRS: u32 = 64 * 1024;
 const PAIRS_AN_ENTRY: usize = 1024;
 
 const VERSION: u64 = u64::from_le_bytes(*b"learned1");
-/// Figures of an endpoint of which nothing was learned.
-const NOTHING: [f64; 5] = [0.0, 0.0, 1.0, 0.0, 0.0];
-const ENDPOINT_WORDS: usize = 1 + NOTHING.len();
+/// Figures of an endpoint.
+const FIGURES: usize = 5;
 /// More models than anybody remembers.
 const MANY_MODELS: u64 = 1024;
 
 /// Words that are read one after the other.
-struct Words<'a>(&'a [u8]);
+struct Words<'a>(Cell<&'a [u8]>);
 
 impl Words<'_> {
-    fn next(&mut self) -> Option<u64> {
-        let (word, rest) = self.0.split_first_chunk::<8>()?;
-        self.0 = rest;
+    fn next(&self) -> Option<u64> {
+        let (word, rest) = self.0.get().split_first_chunk::<8>()?;
+        self.0.set(rest);
         Some(u64::from_le_bytes(*word))
     }
+}
 
-    /// Sets the figures that `visit` shows, as far as words and bounds allow.
-    fn set(&mut self, visit: impl FnOnce(&mut Visit<'_>)) {
-        visit(&mut |figure, bounds| {
-            let told = self.next().map(f64::from_bits);
-            *figure = told.filter(|told| bounds.contains(told)).unwrap_or(*figure);
-        });
-    }
+#[inline(never)]
+fn write(bytes: &mut Vec<u8>, word: u64) {
+    bytes.extend_from_slice(&word.to_le_bytes());
+}
+
+/// Whether something was learned about an endpoint that another VM can use.
+fn is_known(endpoint: &Endpoint) -> bool {
+    endpoint.rate.tokens_per_ms().is_some()
+        || endpoint.queueing.ms() > 0.0
+        || endpoint.trust.factor() < 1.0
+        || endpoint.outer_hit_share > 0.0
 }
 
 /// When learned figures were written; `None` = they are none.
@@ -62,27 +69,21 @@ impl Pool {
 
     /// What was learned, with the endpoints of which something was.
     pub fn leave_learned(&mut self, now: Millis) -> Vec<u8> {
-        let mut bytes = [VERSION, now.0].map(u64::to_le_bytes).concat();
-        let write = |bytes: &mut Vec<u8>, word: u64| bytes.extend(word.to_le_bytes());
-        self.bytes_per_token
-            .visit(&mut |figure, _| write(&mut bytes, figure.to_bits()));
-        self.traffic
-            .visit(&mut |figure, _| write(&mut bytes, figure.to_bits()));
+        let mut bytes = Vec::new();
+        write(&mut bytes, VERSION);
+        write(&mut bytes, now.0);
+        let told = &mut |figure: &mut f64, _: &_| write(&mut bytes, figure.to_bits());
+        self.bytes_per_token.visit(told);
+        self.traffic.visit(told);
         let models = self.bytes_per_token.models();
         write(&mut bytes, u64::try_from(models.len()).unwrap_or(0));
-        for model in models {
+        for (model, ratio) in models {
             write(&mut bytes, model);
-            write(&mut bytes, self.bytes_per_token.of(model).to_bits());
+            write(&mut bytes, ratio.to_bits());
         }
-        for endpoint in self.table.iter_mut() {
-            let mut figures = Vec::with_capacity(NOTHING.len());
-            endpoint.visit(&mut |figure, _| figures.push(*figure));
-            if figures != NOTHING {
-                write(&mut bytes, endpoint.name_hash);
-                for figure in figures {
-                    write(&mut bytes, figure.to_bits());
-                }
-            }
+        for endpoint in self.table.iter_mut().filter(|at| is_known(at)) {
+            write(&mut bytes, endpoint.name_hash);
+            endpoint.visit(&mut |figure, _| write(&mut bytes, figure.to_bits()));
         }
         bytes
     }
@@ -92,23 +93,26 @@ impl Pool {
         if !learned_at(bytes).is_some_and(|at| is_recent(at, now)) {
             return;
         }
-        let mut words = Words(bytes.get(16..).unwrap_or_default());
-        words.set(|visit| self.bytes_per_token.visit(visit));
-        words.set(|visit| self.traffic.visit(visit));
+        let words = Words(Cell::new(bytes.get(16..).unwrap_or_default()));
+        let set: &mut Visit<'_> = &mut |figure, bounds| {
+            let told = words.next().map(f64::from_bits);
+            *figure = told.filter(|told| bounds.contains(told)).unwrap_or(*figure);
+        };
+        self.bytes_per_token.visit(set);
+        self.traffic.visit(set);
         for _ in 0..words.next().unwrap_or(0).min(MANY_MODELS) {
             let Some(model) = words.next() else { break };
-            words.set(|visit| self.bytes_per_token.visit_model(model, visit));
+            self.bytes_per_token.visit_model(model, set);
         }
-        for row in words.0.chunks_exact(8 * ENDPOINT_WORDS) {
-            let mut row = Words(row);
-            let slot = row.next().and_then(|name| self.table.slot_of_name(name));
-            if let Some(endpoint) = slot.and_then(|slot| self.table.get_mut(slot)) {
-                row.set(|visit| endpoint.visit(visit));
+        while let Some(name) = words.next() {
+            let slot = self.table.slot_of_name(name);
+            match slot.and_then(|slot| self.table.get_mut(slot)) {
+                Some(endpoint) => endpoint.visit(set),
+                None => (0..FIGURES).for_each(|_| _ = words.next()),
             }
         }
-        let slots: Vec<Slot> = self.table.iter().map(|(slot, _)| slot).collect();
-        for slot in slots {
-            self.fit(slot, config);
+        for at in 0..MAX_ENDPOINTS {
+            self.fit(Slot(u16::try_from(at).unwrap_or(0)), config);
         }
     }
 
@@ -139,8 +143,7 @@ impl Pool {
     pub fn fold_handover(&mut self, telemetry: &mut Telemetry, now: Millis) {
         let (table, index) = (&self.table, &mut self.index);
         let more = self.handover.as_mut().is_some_and(|handover| {
-            handover
-                .fold(&mut |entry| super::workers::fold(entry, table, index, telemetry, now))
+            handover.fold(&mut |entry| super::workers::fold(entry, table, index, telemetry, now))
         });
         if !more {
             self.handover = None;
