@@ -79,6 +79,7 @@ pub struct Discovery {
     clusters: Vec<Cluster>,
     listing_asked_at: Option<Millis>,
     listing_done_at: Option<Millis>,
+    led_at: Option<Millis>,
 }
 
 impl Discovery {
@@ -92,6 +93,7 @@ impl Discovery {
             clusters: Vec::new(),
             listing_asked_at: None,
             listing_done_at: None,
+            led_at: None,
         };
         if let EndpointSource::Admin { of, .. } = &config.endpoints {
             for name in of {
@@ -122,6 +124,16 @@ impl Discovery {
             watched,
             changed: true,
         });
+    }
+
+    /// This VM leads at `now`. Where another may have led meanwhile, what was not published here is old by now.
+    pub fn lead(&mut self, now: Millis) {
+        let before = self.led_at.replace(now);
+        if before.is_some_and(|at| now.since(at) > LEASE_MS) {
+            for cluster in &mut self.clusters {
+                cluster.changed = false;
+            }
+        }
     }
 
     /// Sooner than usual while all endpoints of some cluster are down, as they are before the first health
@@ -259,7 +271,7 @@ impl Discovery {
         else {
             return;
         };
-        watched.asked_at = None;
+        let asked_at = watched.asked_at.take();
         watched.done_at = Some(now);
         cluster.changed = true;
         let refused = matches!(
@@ -293,7 +305,8 @@ impl Discovery {
         }
         telemetry.add(Counter::Scrapes, 1);
         watched.row.load = load;
-        watched.row.read_at = now;
+        // An answer may lie about for long; what it says is as old as the question.
+        watched.row.read_at = asked_at.unwrap_or(now);
     }
 
     /// What changed since the last call, ready to be published: cluster and bytes.

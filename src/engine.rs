@@ -121,7 +121,8 @@ impl Engine {
                 address: &row.address,
                 health: row.health.unwrap_or(Health::Healthy),
                 role: row.role,
-                said: (row.read_at != Millis(0) && pool.load_at(&row.address) != Some(row.read_at))
+                said: pool
+                    .is_news(&row.address, row.read_at, now)
                     .then(|| Figures(row.load.clone(), row.read_at)),
             })
             .collect();

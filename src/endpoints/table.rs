@@ -39,10 +39,10 @@ pub struct Endpoint {
     pub load_at: Option<Millis>,
     /// The text that [`Self::load`] came from, where the gateway keeps texts.
     pub last_text: LastText,
-    /// What of [`Self::load`] was ours when it was new: the most of the last two looks, as the engine spoke
-    /// somewhere in between. Taken too low, our own requests would count twice.
+    /// What of [`Self::load`] was ours when the engine spoke, at most. Taken too low, our own requests would
+    /// count twice.
     pub ours: Ours,
-    peaks: [Ours; 2],
+    peaks: Peaks,
     /// What the engine, by its own counters, still had to compute of the prompts that it had begun when
     /// [`Self::load`] was new, tokens, whoever sent them.
     begun_tokens: f64,
@@ -88,6 +88,36 @@ impl Ours {
     }
 }
 
+/// The most of ours that an engine can have spoken of. It is asked again only when its last answer is in, so
+/// what it says next it says after the last look that did not show that answer yet, however late we see it.
+#[derive(Debug, Default)]
+struct Peaks {
+    /// From the last look without the present reading until the reading was seen.
+    before: Ours,
+    /// From then until the last look.
+    since: Ours,
+    /// Since the last look.
+    lately: Ours,
+}
+
+impl Peaks {
+    /// What a new reading can have counted.
+    fn all(&self) -> Ours {
+        self.before.max(self.since).max(self.lately)
+    }
+
+    /// The engine's words were looked at, while `now` was ours.
+    fn looked(&mut self, is_new: bool, now: Ours) {
+        let lately = core::mem::replace(&mut self.lately, now).max(now);
+        if is_new {
+            self.before = lately;
+            self.since = now;
+        } else {
+            self.since = self.since.max(lately);
+        }
+    }
+}
+
 /// Requests of other workers at an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Others {
@@ -108,7 +138,7 @@ pub enum Reading {
     Same,
     /// Another cache size: what it holds fits another bound.
     Resized,
-    /// Its counters went back: it restarted, and its cache is empty.
+    /// Its counters began anew: it restarted, and its cache is empty.
     Restarted,
 }
 
@@ -127,7 +157,7 @@ impl Endpoint {
             load_at: None,
             last_text: LastText::of_endpoint(name_hash),
             ours: Ours::default(),
-            peaks: Default::default(),
+            peaks: Peaks::default(),
             begun_tokens: 0.0,
             sent_tokens: [0.0; 2],
             own: Own::new(generation),
@@ -170,7 +200,8 @@ impl Endpoint {
 
     /// Takes in what the engine says now.
     pub fn read(&mut self, load: Load, at: Millis) -> Reading {
-        let went_back = |before: Option<f64>, after: Option<f64>| matches!((before, after), (Some(b), Some(a)) if a < b);
+        // By half: readings that overtake each other also go back, by little, and would cost all that is known.
+        let went_back = |before: Option<f64>, after: Option<f64>| matches!((before, after), (Some(b), Some(a)) if a < b / 2.0);
         let reading = if went_back(self.load.prefix_queries, load.prefix_queries) {
             Reading::Restarted
         } else if load.capacity_tokens.is_some()
@@ -190,8 +221,7 @@ impl Endpoint {
         self.sent_tokens = [since, 0.0];
         self.load = load;
         self.load_at = Some(at);
-        let [before, since] = self.peaks;
-        self.ours = before.max(since).max(self.ours_now());
+        self.ours = self.peaks.all().max(self.ours_now());
         reading
     }
 
@@ -253,15 +283,13 @@ impl Endpoint {
     pub fn sent_more(&mut self, uncached_tokens: f64) {
         let [_, lately] = &mut self.sent_tokens;
         *lately += uncached_tokens;
-        let ours = self.ours_now();
-        let [_, since] = &mut self.peaks;
-        *since = since.max(ours);
+        self.peaks.lately = self.peaks.lately.max(self.ours_now());
     }
 
     /// Notes that the engine's words were looked at, new or not.
-    pub fn looked_at(&mut self) {
-        let [_, since] = self.peaks;
-        self.peaks = [since, self.ours_now()];
+    pub fn looked_at(&mut self, is_new: bool) {
+        let now = self.ours_now();
+        self.peaks.looked(is_new, now);
     }
 
     /// Uncached tokens before the engine, of all workers.

@@ -42,6 +42,10 @@ impl Scraper {
 
 /// Time passed for the VM that leads: make the calls that are due, publish what changed.
 pub fn tick(worker: &Worker, now: Millis) {
+    if let Ok(mut scraper) = worker.gateway.scraper.try_borrow_mut() {
+        let discoveries = scraper.discoveries.iter_mut();
+        discoveries.for_each(|discovery| discovery.lead(now));
+    }
     for engine in 0..worker.engines.len() {
         read_announcements(worker, engine);
         for call in due(worker, engine, now) {
@@ -191,7 +195,8 @@ fn answered(worker: &Worker, token: u32, headers: u32, body_size: u32) {
             });
             take(worker, engine, &call, answer, now());
             let is_out = |out: &Out| matches!(out, Out::Discovery(_));
-            if !worker.is_any_out(is_out) {
+            // Another VM may have taken over while the answers were on their way.
+            if !worker.is_any_out(is_out) && worker.identity.leads(now()) {
                 publish(worker, engine);
             }
         }

@@ -85,12 +85,13 @@ impl Pool {
                 (Some(said), Some(endpoint)) => said.figures(endpoint, telemetry, now),
                 _ => None,
             };
+            let is_told = figures.is_some();
             if let Some((load, at)) = figures {
                 self.read(slot, load, at, config, telemetry);
             }
             if let Some(endpoint) = self.table.get_mut(slot) {
                 endpoint.role = entry.role.unwrap_or(endpoint.role);
-                endpoint.looked_at();
+                endpoint.looked_at(is_told);
             }
         }
         self.end_listing();
@@ -159,10 +160,13 @@ impl Pool {
         self.fit(slot, config);
     }
 
-    /// When the engine's words that count for an address were new.
+    /// Whether what an engine said at `at` is newer than what counts for its address. Who leads anew may
+    /// publish what it knew when it last led. A clock that was set back ends no reading.
     #[must_use]
-    pub fn load_at(&self, address: &str) -> Option<Millis> {
-        self.table.get(self.table.slot_of(address)?)?.load_at
+    pub fn is_news(&self, address: &str, at: Millis, now: Millis) -> bool {
+        let slot = self.table.slot_of(address);
+        let known = slot.and_then(|slot| self.table.get(slot)?.load_at);
+        at != Millis(0) && known.is_none_or(|known| at > known || known > now)
     }
 
     /// Reads an engine's text; `None` when it is the last one.

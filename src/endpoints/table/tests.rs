@@ -47,6 +47,8 @@ fn a_counter_that_went_back_is_a_restart_and_age_takes_weight_away() {
     };
     assert_eq!(endpoint.read(load(5.0, 100), Millis(0)), Reading::Resized);
     assert_eq!(endpoint.read(load(6.0, 100), Millis(0)), Reading::Same);
+    // A reading that was overtaken by the one after it.
+    assert_eq!(endpoint.read(load(5.0, 100), Millis(0)), Reading::Same);
     assert_eq!(
         endpoint.read(load(1.0, 100), Millis(1000)),
         Reading::Restarted

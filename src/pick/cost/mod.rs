@@ -52,7 +52,7 @@ const SCARCITY: f64 = 0.6;
 /// Scarcity beyond which nothing changes any more.
 const SCARCITY_LIMIT: f64 = 6.0;
 /// What a wait of a later turn counts, against one now: it delays all turns behind it as well.
-const STAY: f64 = 2.0;
+const STAY: f64 = 4.0;
 /// Below this many requests an endpoint counts as idle in the harmonic mean.
 const IDLE_REQUESTS: f64 = 0.3;
 /// Share of requests by others up to which they are none: engines' words lag behind our counts.

@@ -7,9 +7,6 @@ use warmroute_lab::stage::{
     CHAT, Decision, Stage, addresses, arrivals, chat, numbered, served_by, sims, swift, text,
 };
 
-/// The exchange between workers is told of within this time.
-const HEARD: std::time::Duration = std::time::Duration::from_millis(300);
-
 /// Turn `turn` (from 0) of a conversation: 3 KB of system prompt, then 600 bytes a message.
 fn turn(conversation: u64, turn: u64) -> String {
     let messages: Vec<String> = (0..=2 * turn)
@@ -41,6 +38,7 @@ async fn turns_of_a_conversation_stay_with_the_engine_that_holds_them() {
         let sims = sims(4, &swift()).await.unwrap();
         let stage = Stage::start(workers, addresses(&sims)).await.unwrap();
         let mut homes = vec![String::new(); CONVERSATIONS as usize];
+        let mut blocks = vec![0; CONVERSATIONS as usize];
         let (mut later, mut matched, mut stayed, mut warm) = (0, 0, 0, 0);
         for number in 0..TURNS {
             for (conversation, home) in homes.iter_mut().enumerate() {
@@ -52,12 +50,23 @@ async fn turns_of_a_conversation_stay_with_the_engine_that_holds_them() {
                     matched += u32::from(decision.matched >= 11);
                     stayed += u32::from(decision.endpoint == *home);
                     warm += u32::from(cached >= 600);
+                    if decision.matched < 11 || decision.endpoint != *home {
+                        println!(
+                            "{workers} workers, turn {number} of {conversation} strayed from {home} \
+                             ({cached} cached): {decision:?}"
+                        );
+                    }
                 } else {
                     assert_eq!((decision.matched, cached), (0, 0), "never sent before");
                 }
                 home.clone_from(&decision.endpoint);
+                blocks[conversation] = decision.total;
             }
-            tokio::time::sleep(HEARD).await;
+            let all = u64::from(workers) * blocks.iter().sum::<u64>();
+            stage
+                .until("warmroute_index_pairs", |pairs| pairs >= all)
+                .await
+                .expect("each worker hears of each conversation");
         }
         println!("{workers} workers: {matched} matched, {stayed} stayed, {warm} warm of {later}");
         let least = if workers == 1 { later } else { later * 9 / 10 };

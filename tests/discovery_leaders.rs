@@ -1,0 +1,112 @@
+//! The VM that discovers may change, and change back: what it knew when it last led is not taken for news.
+
+use warmroute::clock::Millis;
+use warmroute::config::{Config, EndpointSource, StaticEndpoint};
+use warmroute::discovery::{Answer, Call, Discovery};
+use warmroute::engine::Engine;
+use warmroute::telemetry::{Counter, Telemetry};
+
+const CLUSTER: &str = "inference";
+const ENGINE: &str = "10.0.0.1:8000";
+
+fn config() -> Config {
+    Config {
+        endpoints: EndpointSource::Static(vec![StaticEndpoint {
+            address: ENGINE.into(),
+        }]),
+        ..Config::default()
+    }
+}
+
+fn metrics(prompt_tokens: u64) -> String {
+    format!(
+        "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 1\n\
+         vllm:num_requests_waiting 0\nvllm:prefix_cache_queries_total {prompt_tokens}\n\
+         vllm:prefix_cache_hits_total 0\n"
+    )
+}
+
+/// Asks at `asked_at` what is due; the engine's answer is there at `answered_at`.
+fn scrape(leader: &mut Discovery, prompt_tokens: u64, asked_at: u64, answered_at: u64) {
+    leader.lead(Millis(asked_at));
+    leader.watch(CLUSTER);
+    let calls = leader.due(Millis(asked_at));
+    assert!(matches!(&*calls, [Call::Scrape { .. }]), "{calls:?}");
+    let text = metrics(prompt_tokens);
+    let answer = Answer::Body {
+        status: 200,
+        body: text.as_bytes(),
+    };
+    leader.answer(
+        &calls[0],
+        answer,
+        &mut Telemetry::default(),
+        Millis(answered_at),
+    );
+}
+
+/// Hands on what the leader publishes; whether it publishes anything.
+fn publish(leader: &mut Discovery, engine: &mut Engine, now: u64) -> bool {
+    let news = leader.news();
+    for (cluster, bytes) in &news {
+        assert!(engine.take_snapshot(cluster, bytes, Millis(now)));
+    }
+    !news.is_empty()
+}
+
+fn restarts(engine: &mut Engine) -> u64 {
+    let place = Counter::all().position(|counter| counter == Counter::Restarts);
+    let mut found = 0;
+    let counted = |at, by| found += if Some(at) == place { by } else { 0 };
+    engine.telemetry.drain(counted, |_, _| {});
+    found
+}
+
+fn queries(engine: &mut Engine) -> Option<f64> {
+    let (pool, ..) = engine.pool(CLUSTER)?;
+    let slot = pool.table().slot_of(ENGINE)?;
+    pool.table().get(slot)?.load.prefix_queries
+}
+
+#[test]
+fn who_leads_again_publishes_nothing_old() {
+    let mut engine = Engine::new(config(), 1);
+    let [mut first, mut second] = [Discovery::new(&config()), Discovery::new(&config())];
+    scrape(&mut first, 10_000, 1_000, 1_010);
+    assert!(publish(&mut first, &mut engine, 1_010));
+    // Its answer comes when another leads already.
+    scrape(&mut first, 11_000, 2_000, 2_900);
+    scrape(&mut second, 40_000, 5_000, 5_010);
+    assert!(publish(&mut second, &mut engine, 5_010));
+    assert_eq!(queries(&mut engine), Some(40_000.0));
+
+    first.lead(Millis(9_000));
+    assert!(!publish(&mut first, &mut engine, 9_000), "nothing is new");
+    scrape(&mut first, 50_000, 9_000, 9_010);
+    assert!(publish(&mut first, &mut engine, 9_010));
+    assert_eq!(queries(&mut engine), Some(50_000.0));
+    assert_eq!(restarts(&mut engine), 0);
+}
+
+#[test]
+fn an_answer_that_lay_about_is_as_old_as_its_question() {
+    let mut engine = Engine::new(config(), 1);
+    let [mut first, mut second] = [Discovery::new(&config()), Discovery::new(&config())];
+    scrape(&mut second, 40_000, 2_000, 2_010);
+    assert!(publish(&mut second, &mut engine, 2_010));
+    // Asked before, answered and published after.
+    scrape(&mut first, 10_000, 1_900, 2_500);
+    assert!(publish(&mut first, &mut engine, 2_500));
+    assert_eq!(queries(&mut engine), Some(40_000.0));
+    assert_eq!(restarts(&mut engine), 0);
+
+    // An engine that restarted is noticed.
+    scrape(&mut second, 100, 3_000, 3_010);
+    assert!(publish(&mut second, &mut engine, 3_010));
+    assert_eq!(restarts(&mut engine), 1);
+    // A clock that was set back ends no reading.
+    let mut late = Discovery::new(&config());
+    scrape(&mut late, 300, 600, 610);
+    assert!(publish(&mut late, &mut engine, 610));
+    assert_eq!(queries(&mut engine), Some(300.0));
+}
