@@ -61,8 +61,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    fn new(root: u32, plugin: Plugin, text: &[u8]) -> Self {
-        let identity = Identity::new(root, text);
+    fn new(plugin: Plugin, text: &[u8]) -> Self {
+        let identity = Identity::new(text);
         let seed = identity.seed();
         #[cfg(feature = "envoy")]
         let gateway = gateway::Shared::new(&plugin);
@@ -203,7 +203,7 @@ impl RootContext for Root {
                 .map(|()| plugin)
         }) {
             Ok(plugin) => {
-                let worker = Rc::new(Worker::new(self.id, plugin, &text));
+                let worker = Rc::new(Worker::new(plugin, &text));
                 register(self.id, Rc::downgrade(&worker));
                 gateway::start(&worker);
                 if let Some(replaced) = self.worker.replace(worker) {

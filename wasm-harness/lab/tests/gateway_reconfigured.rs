@@ -1,6 +1,7 @@
 //! The plugin's configuration is replaced while requests go on: a listener that a file names (LDS), as a
 //! control plane replaces it.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -147,6 +148,22 @@ async fn until_shown(stage: &Stage, is_shown: bool) {
     }
 }
 
+/// Waits until every worker says that it hears the others.
+async fn until_all_hear(stage: &Stage) {
+    let deadline = Instant::now() + PATIENCE;
+    let mut hearing = BTreeSet::new();
+    while hearing.len() < WORKERS as usize {
+        let call = Call::get("/page?format=json");
+        let answer = stage.send_by(&stage.fresh, &call).await.unwrap();
+        let page = answer.json().unwrap();
+        let heard = &page["clusters"][0]["workers_heard"];
+        if *heard == u64::from(WORKERS) - 1 {
+            hearing.insert(page["worker"].as_u64());
+        }
+        assert!(Instant::now() < deadline, "{page}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_configuration_is_replaced_while_requests_go_on() {
     let gate = Arc::new(Notify::new());
@@ -169,8 +186,8 @@ async fn a_configuration_is_replaced_while_requests_go_on() {
         engines.push(engine.await.unwrap());
     }
     let endpoints = engines.iter().map(|engine| engine.addr.to_string());
-    let shown = configuration(json!({})).unwrap();
-    let hidden = configuration(json!({"debug": {"header": false}})).unwrap();
+    let debug = |header: bool| json!({"debug": {"header": header, "path": "/page"}});
+    let [shown, hidden] = [true, false].map(|header| configuration(debug(header)).unwrap());
     let listener = Listener::new();
     let options = EnvoyOptions {
         concurrency: WORKERS,
@@ -183,7 +200,7 @@ async fn a_configuration_is_replaced_while_requests_go_on() {
     stage.ready(2).await.unwrap();
 
     let (traffic, task) = Traffic::start(&stage);
-    traffic.more(30).await;
+    until_all_hear(&stage).await;
     let known = u64::from(WORKERS) * ENGINES;
     stage
         .until("warmroute_endpoints", |level| level == known)
@@ -203,6 +220,7 @@ async fn a_configuration_is_replaced_while_requests_go_on() {
     let rest = long.body_mut().collect().await.unwrap();
     assert_eq!(rest.to_bytes(), LAST);
     traffic.more(30).await;
+    until_all_hear(&stage).await;
     // Until its connections are drained the replaced one is in the levels as well; then no longer.
     let draining = "listener_manager.total_filter_chains_draining";
     stage
@@ -231,7 +249,7 @@ async fn a_configuration_is_replaced_while_requests_go_on() {
 
     listener.configure(&shown);
     until_shown(&stage, true).await;
-    traffic.more(30).await;
+    until_all_hear(&stage).await;
 
     traffic.goes_on.store(false, Ordering::Relaxed);
     task.await.unwrap();
