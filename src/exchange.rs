@@ -12,7 +12,8 @@
 //! Invariants
 //! - what a VM reads of another is folded in once, in order; where the ring has gone over something it had
 //!   not read, the gap is counted and the reading goes on behind it;
-//! - counts of a VM that is silent for [`EXPIRY_MS`] do not count; it died, or was rebuilt;
+//! - counts of a VM that is silent for [`EXPIRY_MS`] do not count; it died, or was rebuilt. Its log is read for as long
+//!   as a [`handover`] would be;
 //! - any bytes can be read: another version, or nonsense, is as if nothing were there.
 //!
 //! Cost: a head is 32 bytes and 44 an endpoint in use; reading it O(endpoints in use). Folding costs one

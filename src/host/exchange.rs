@@ -113,7 +113,7 @@ fn hear_up_to(
         let Some((head, version)) = abi::shared(&head_key(worker, rule, vm, cluster)) else {
             continue;
         };
-        if !pool.hear_head(vm, version, &head) {
+        if !pool.hear_head(vm, version, &head, now) {
             continue;
         }
         for _ in 0..=RING {

@@ -6,6 +6,7 @@ use super::Pool;
 use crate::clock::Millis;
 use crate::endpoints::own::Ahead;
 use crate::endpoints::table::Table;
+use crate::exchange::handover::is_recent;
 use crate::exchange::{Count, Entry, Exchange, Member, What};
 use crate::number::to_u32;
 use crate::prefix::{Index, RecordState};
@@ -40,16 +41,14 @@ impl Pool {
         self.exchange.outbox.head(vm, counts, now)
     }
 
-    /// Takes in another worker's head, unless it is the one seen last; `false` when it says nothing.
-    pub fn hear_head(&mut self, vm: u64, version: u32, bytes: &[u8]) -> bool {
+    /// Takes in another worker's head, unless it is the one seen last; `false` when it says nothing, or is so old that
+    /// neither does its log.
+    pub fn hear_head(&mut self, vm: u64, version: u32, bytes: &[u8], now: Millis) -> bool {
         let Some(member) = self.exchange.member(vm) else {
             return false;
         };
-        if member.version == Some(version) {
-            return true;
-        }
-        member.version = Some(version);
-        member.read_head(bytes)
+        let is_new = member.version.replace(version) != Some(version);
+        (!is_new || member.read_head(bytes)) && is_recent(member.at, now)
     }
 
     /// Folds in a segment of another worker's log, up to `budget` blocks. `false` when there is no more to

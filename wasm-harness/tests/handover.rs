@@ -188,9 +188,14 @@ fn a_vm_that_lives_reads_none_of_it_and_neither_does_another_configuration() {
 
 #[test]
 fn what_was_left_long_ago_counts_as_nothing() {
-    for (ms, is_known) in [(200_000, true), (400_000, false)] {
+    for (exchange, ms, is_known) in [
+        (false, 200_000, true),
+        (false, 400_000, false),
+        (true, 200_000, true),
+        (true, 400_000, false),
+    ] {
         let gateway = gateway();
-        let configuration = configuration(false, REBUILT);
+        let configuration = configuration(exchange, REBUILT);
         let mut old = start(&gateway, &configuration);
         let first = prompt(0, 40 * BLOCK_BYTES);
         send(&mut old, &gateway, &first);
@@ -199,7 +204,11 @@ fn what_was_left_long_ago_counts_as_nothing() {
         gateway.advance(ms);
         let mut fresh = start(&gateway, &configuration);
         let after = send(&mut fresh, &gateway, &first);
-        assert_eq!(after.matched_blocks >= 40, is_known, "{ms} ms: {after:?}");
+        assert_eq!(
+            after.matched_blocks >= 40,
+            is_known,
+            "exchange {exchange}, {ms} ms: {after:?}"
+        );
         if !is_known {
             let pairs = level(&gateway, "warmroute_index_pairs");
             tick(&mut fresh);
