@@ -23,7 +23,7 @@ help: ## List every target
 setup: ## Find or install what is needed: a wasm32 Rust, a real Envoy, stores for tests
 	@make/setup.sh
 
-build: setup ## Build dist/warmroute-envoy.wasm and dist/warmroute-higress.wasm
+build: setup ## Build dist/warmroute-envoy.wasm and dist/warmroute-higress.wasm, and what the bench measures apart
 	@make/build.sh
 
 run: build ## Compare round robin, least request and warmroute on a real Envoy (ENGINES= TRACE= SPEED=)
@@ -47,7 +47,7 @@ check: build ## Format, lints, generated files, then all tests
 fmt: ## Format all sources
 	@cargo fmt --all
 
-bench: build ## Measure the plugin in wasm instructions
+bench: build ## Measure a decision and its parts in wasm instructions and native time (UPDATE= MEMORY=)
 	@$(HARNESS) --bin bench
 
 replay: build ## Replay a trace through simulated workers and endpoints

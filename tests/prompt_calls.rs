@@ -672,6 +672,39 @@ fn budgets_cut_and_are_told() {
     assert_eq!(chat(&many).cut, Some(Cut::Nodes));
 }
 
+/// Content stands before its role where keys are sorted by name.
+#[test]
+fn a_message_cut_before_its_role_is_lost_alone() {
+    const ROLE_FIRST: [&str; 2] = [r#""role":"user",""#, ""];
+    const ROLE_LAST: [&str; 2] = [r#"""#, r#","role":"user""#];
+    let cut_in = |[before, after]: [&str; 2], first: &str, second: &str| {
+        let first = format!(r#"{{{before}content":"{first}"{after}}}"#);
+        let body = format!(r#"{{"model":"m","messages":[{first},{{{before}content":"{second}"#);
+        try_read(Api::Chat, &small_blocks(), &[body.as_bytes()], BodyEnd::Cut)
+            .expect("cut is not malformed")
+    };
+    let unlike = LONG.to_uppercase();
+    let [known, waiting] =
+        [ROLE_FIRST, ROLE_LAST].map(|keys| [LONG, &unlike].map(|text| cut_in(keys, LONG, text)));
+    // The whole blocks of the first message, and none after it.
+    let first = waiting[0].blocks.len();
+    assert!(first >= LONG.len() / 16 && first <= shared(&known[0], &known[1]));
+    assert_eq!(waiting[0].blocks, known[0].blocks[..first]);
+    assert_eq!(waiting[0].blocks, waiting[1].blocks);
+    // All of it is sent to an engine, which will read it.
+    assert_eq!(waiting[0].bytes, known[0].bytes);
+    assert_eq!(waiting[0].bytes, 2 * LONG.len() as u64);
+    let alone = format!(r#"{{"messages":[{{"content":"{LONG}"#);
+    let alone = try_read(
+        Api::Chat,
+        &small_blocks(),
+        &[alone.as_bytes()],
+        BodyEnd::Cut,
+    )
+    .expect("cut is not malformed");
+    assert_eq!((alone.blocks.len(), alone.bytes), (0, LONG.len() as u64));
+}
+
 #[test]
 fn matched_bytes_are_monotone_and_bounded() {
     let prompt = chat(&format!(

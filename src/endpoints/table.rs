@@ -88,33 +88,39 @@ impl Ours {
     }
 }
 
-/// The most of ours that an engine can have spoken of. It is asked again only when its last answer is in, so
-/// what it says next it says after the last look that did not show that answer yet, however late we see it.
+/// The most of ours since some looks at the engine's words.
 #[derive(Debug, Default)]
 struct Peaks {
-    /// From the last look without the present reading until the reading was seen.
-    before: Ours,
-    /// From then until the last look.
-    since: Ours,
     /// Since the last look.
     lately: Ours,
+    /// Between the two looks before.
+    before: Ours,
+    /// From the last look that did not show the present reading yet until the last look.
+    reading: u32,
 }
 
 impl Peaks {
-    /// What a new reading can have counted.
-    fn all(&self) -> Ours {
-        self.before.max(self.since).max(self.lately)
+    /// What of a new reading is ours at most. An engine is asked again only when its last answer is in, so what
+    /// it says next it says after the last look that did not show that answer yet, however late we see it: so
+    /// far back requests in flight count, lest other senders be made up. Those that wait usually pass sooner
+    /// than that; for them the last two looks are nearer the truth.
+    fn of_reading(&self) -> Ours {
+        let near = self.lately.max(self.before);
+        Ours {
+            inflight: near.inflight.max(self.reading),
+            ..near
+        }
     }
 
     /// The engine's words were looked at, while `now` was ours.
     fn looked(&mut self, is_new: bool, now: Ours) {
-        let lately = core::mem::replace(&mut self.lately, now).max(now);
-        if is_new {
-            self.before = lately;
-            self.since = now;
+        self.before = core::mem::replace(&mut self.lately, now).max(now);
+        let inflight = self.before.inflight;
+        self.reading = if is_new {
+            inflight
         } else {
-            self.since = self.since.max(lately);
-        }
+            inflight.max(self.reading)
+        };
     }
 }
 
@@ -221,7 +227,7 @@ impl Endpoint {
         self.sent_tokens = [since, 0.0];
         self.load = load;
         self.load_at = Some(at);
-        self.ours = self.peaks.all().max(self.ours_now());
+        self.ours = self.peaks.of_reading().max(self.ours_now());
         reading
     }
 

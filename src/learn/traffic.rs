@@ -19,7 +19,7 @@ const MISS_ALPHA: f64 = 0.02;
 const LATER_ALPHA: f64 = 0.01;
 const TOLD_ALPHA: f64 = 0.02;
 /// So few requests that nobody here knows of prove nothing: engines' words lag behind our counts.
-const TOLD_FEW: f64 = 0.5;
+const TOLD_FEW: f64 = 0.3;
 const HOME_ALPHA: f64 = 0.02;
 /// Longer conversations than this count as no longer.
 const TURNS_LIMIT: f64 = 32.0;
@@ -138,7 +138,7 @@ mod tests {
         for _ in 0..1000 {
             traffic.decided(false, 10.0, Some((8.0, 2.0)));
         }
-        assert!((traffic.unseen() - 5.5 / 8.0).abs() < 1e-3);
+        assert!((traffic.unseen() - 5.7 / 8.0).abs() < 1e-3);
         for _ in 0..1000 {
             traffic.decided(false, 10.0, Some((8.0, 9.0)));
         }

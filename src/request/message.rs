@@ -10,6 +10,9 @@
 //!
 //! Repeated keys: the last one wins. Content that streamed is taken back to its start. Where that is
 //! not possible (a role after its content, a text twice in one part) reading ends before the message.
+//!
+//! Where the body is cut before the role of content that came first, the content only counts in bytes: the
+//! role stands before it in its blocks, and is not known. All messages before it keep their blocks.
 
 use super::Cut;
 use super::frame::Mark;
@@ -100,6 +103,13 @@ impl Message {
             out.clear_stash();
             self.stashed = true;
             out.target = Target::Stash;
+        }
+    }
+
+    /// The body is cut here.
+    pub(super) fn cut(&self, out: &mut Output) {
+        if self.stashed && !self.started {
+            out.count_stash();
         }
     }
 

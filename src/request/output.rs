@@ -122,6 +122,12 @@ impl Output {
         self.stash.clear();
     }
 
+    /// Counts what the stash holds: it will not be written.
+    pub(super) fn count_stash(&mut self) {
+        let counted = self.stash_counted;
+        self.current().count(counted);
+    }
+
     /// A value that enters by its hash begins.
     pub(super) fn begin_digest(&mut self) {
         self.digest.reset();

@@ -126,6 +126,9 @@ impl PromptReader {
         if cut == Some(Cut::Irregular) {
             self.walk.drop_irregular();
         }
+        if cut.is_some() {
+            self.walk.message.cut(&mut self.walk.out);
+        }
         let start = start_of_chain(&self.walk.facts, seed, cut.is_some());
         Ok(chain(self.walk, start, cut))
     }

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use warmroute::request::Api;
+use warmroute_harness::bench::body::{Text, body};
 use warmroute_harness::bench::budget::{Budget, Row, artifact, built_with, figures, measure_all};
 use warmroute_harness::bench::memory::{self, Run};
 use warmroute_harness::host::Profile;
+use warmroute_parts::Parts;
 
 #[test]
 fn every_case_stays_in_its_budget() {
@@ -19,6 +22,21 @@ fn every_case_stays_in_its_budget() {
     }
     let faults = budget.faults(&figures(&measure_all().unwrap()), exact);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn the_parts_do_what_their_columns_say() {
+    let mut parts = Parts::new(Api::Chat, body(Text::Ascii, 10 << 10, 1)).unwrap();
+    let (parsed, read) = (parts.parse().unwrap(), parts.read().unwrap());
+    assert!(parsed.blocks.is_empty());
+    assert_eq!((parsed.bytes, &parsed.model), (read.bytes, &read.model));
+    let blocks = u32::try_from(read.blocks.len()).unwrap();
+    assert!(blocks > 30);
+    assert_eq!(parts.find(), 0);
+    parts.hold(3);
+    assert_eq!(parts.find(), blocks);
+    parts.record();
+    assert_eq!(parts.find(), blocks);
 }
 
 #[test]

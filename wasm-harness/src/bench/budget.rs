@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::case::{Case, Cost};
+use super::parts::{PartCost, PartsModule};
 use crate::host::{Artifact, Profile};
 
 /// How far a figure may leave the one written down.
@@ -57,40 +58,63 @@ pub fn artifact(gateway: Profile) -> Result<Artifact> {
     Ok(Artifact::load(&bytes)?)
 }
 
+/// A case and what it costs.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// The case.
+    pub case: Case,
+    /// Of the plugin.
+    pub cost: Cost,
+    /// Of the core's parts, each by itself.
+    pub parts: PartCost,
+}
+
 /// Every case with what it costs.
 ///
 /// # Errors
-/// As [`Case::measure`].
-pub fn measure_all() -> Result<Vec<(Case, Cost)>> {
+/// As [`Case::measure`] and [`PartsModule::measure`].
+pub fn measure_all() -> Result<Vec<Measured>> {
     let (envoy, higress) = (artifact(Profile::Envoy)?, artifact(Profile::Higress)?);
-    let mut costs = Vec::new();
-    for case in Case::all() {
+    let parts = PartsModule::load()?;
+    let measure = |case: Case| -> Result<Measured> {
         let artifact = match case.gateway {
             Profile::Envoy => &envoy,
             Profile::Higress => &higress,
         };
-        let cost = case.measure(artifact).with_context(|| case.name())?;
-        costs.push((case, cost));
-    }
-    Ok(costs)
+        Ok(Measured {
+            case,
+            cost: case.measure(artifact)?,
+            parts: parts.measure(&case)?,
+        })
+    };
+    Case::all()
+        .into_iter()
+        .map(|case| measure(case).with_context(|| case.name()))
+        .collect()
 }
 
-/// The figures that the budget is about, with their rows' names.
+/// The figures that the budget is about, with their rows' names. A part's row is named by what it depends on.
 #[must_use]
-pub fn figures(costs: &[(Case, Cost)]) -> Vec<(String, u64)> {
-    let mut figures = Vec::new();
-    for (case, cost) in costs {
-        figures.push((format!("{}: whole", case.name()), cost.whole));
-        figures.push((format!("{}: response", case.name()), cost.response));
-        for (part, figure) in [
-            ("refresh", cost.refresh),
-            ("first listing", cost.first),
-            ("worst listing", cost.worst),
+pub fn figures(all: &[Measured]) -> Vec<(String, u64)> {
+    let mut figures = BTreeMap::new();
+    for Measured { case, cost, parts } in all {
+        let (name, body) = (case.name(), case.body_name());
+        let held = format!("{} hosts, {body}", case.hosts);
+        for (of, part, figure) in [
+            (&body, "parse", Some(parts.parse)),
+            (&body, "hash", Some(parts.hash)),
+            (&held, "match", Some(parts.find)),
+            (&held, "record", Some(parts.record)),
+            (&name, "whole", Some(cost.whole)),
+            (&name, "response", Some(cost.response)),
+            (&name, "refresh", cost.refresh),
+            (&name, "first listing", cost.first),
+            (&name, "worst listing", cost.worst),
         ] {
-            figures.extend(figure.map(|figure| (format!("{}: {part}", case.name()), figure)));
+            figures.extend(figure.map(|figure| (format!("{of}: {part}"), figure)));
         }
     }
-    figures
+    figures.into_iter().collect()
 }
 
 impl Budget {

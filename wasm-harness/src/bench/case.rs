@@ -7,9 +7,11 @@ use serde::Serialize;
 
 use super::body::{Text, body};
 use super::fleet;
-use crate::host::{Artifact, Gateway, Options, Profile, StreamId, StreamSpec, Vm, header_map};
+use crate::host::{
+    Artifact, Gateway, Options, Profile, StreamId, StreamSpec, UpstreamHost, Vm, header_map,
+};
 
-const CLUSTER: &str = "engines";
+pub(super) const CLUSTER: &str = "engines";
 /// Past the refresh of a listing.
 const LATER_MS: u64 = 2_000;
 /// Listings in which every endpoint has its turn.
@@ -19,7 +21,7 @@ const LISTED_BYTES: usize = 10 << 10;
 const TURN_HOSTS: usize = 64;
 /// Timed runs; the fastest counts.
 const TIMED_RUNS: usize = 5;
-const ANSWER: &[u8] = br#"{"id":"a","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Yes."}}],"usage":{"prompt_tokens":256,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":240}}}"#;
+pub(super) const ANSWER: &[u8] = br#"{"id":"a","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Yes."}}],"usage":{"prompt_tokens":256,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":240}}}"#;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
@@ -96,16 +98,29 @@ impl Case {
             Profile::Envoy => "envoy",
             Profile::Higress => "higress",
         };
+        format!("{gateway}, {} hosts, {}", self.hosts, self.body_name())
+    }
+
+    /// What the row's name says of the body.
+    #[must_use]
+    pub fn body_name(&self) -> String {
         let size = if self.bytes >= 1 << 20 {
             format!("{} MB", self.bytes >> 20)
         } else {
             format!("{} KB", self.bytes >> 10)
         };
-        format!(
-            "{gateway}, {} hosts, {size} {}",
-            self.hosts,
-            self.text.name()
-        )
+        format!("{size} {}", self.text.name())
+    }
+
+    /// The plugin's configuration.
+    pub(super) fn config(&self, hosts: &[UpstreamHost]) -> String {
+        match self.gateway {
+            Profile::Higress => "{}".to_owned(),
+            Profile::Envoy => {
+                let addresses: Vec<_> = hosts.iter().map(|host| host.address.as_str()).collect();
+                serde_json::json!({ "endpoints": { "static": addresses } }).to_string()
+            }
+        }
     }
 
     /// Measures it on the artifact of its gateway.
@@ -157,13 +172,7 @@ impl Driver {
         options.buffer_limit_bytes = 32 << 20;
         let gateway = Gateway::with_options(case.gateway, options);
         let hosts = fleet::hosts(case.hosts, 0);
-        let config = match case.gateway {
-            Profile::Higress => "{}".to_owned(),
-            Profile::Envoy => {
-                let addresses: Vec<_> = hosts.iter().map(|host| host.address.as_str()).collect();
-                serde_json::json!({ "endpoints": { "static": addresses } }).to_string()
-            }
-        };
+        let config = case.config(&hosts);
         gateway.set_hosts(CLUSTER, hosts);
         let mut vm = Vm::new(artifact, &gateway)?;
         ensure!(

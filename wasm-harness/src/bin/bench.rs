@@ -15,17 +15,12 @@ fn main() -> Result<()> {
         println!("{HELP}");
         return Ok(());
     }
-    let costs = budget::measure_all()?;
-    let mut native = Vec::new();
-    for (bytes, hosts) in [
-        (1 << 10, 8),
-        (10 << 10, 8),
-        (100 << 10, 8),
-        (1 << 20, 8),
-        (10 << 10, 512),
-    ] {
-        native.push(native::measure(bytes, hosts)?);
-    }
+    let measured = budget::measure_all()?;
+    let figures = budget::figures(&measured);
+    let lines = measured
+        .into_iter()
+        .map(|measured| Ok((measured, native::measure(&measured.case)?)))
+        .collect::<Result<Vec<_>>>()?;
     let requests = match std::env::var("MEMORY") {
         Ok(text) if !text.is_empty() => text.parse()?,
         _ => 20_000,
@@ -36,10 +31,9 @@ fn main() -> Result<()> {
             memory::measure(&artifact, memory::Run::short_prompts(requests))
         })
         .transpose()?;
-    print!("{}", report::table(&costs, &native, memory.as_ref()));
-    report::write(&costs, &native, memory.as_ref())?;
+    print!("{}", report::table(&lines, memory.as_ref()));
+    report::write(&lines, memory.as_ref())?;
 
-    let figures = budget::figures(&costs);
     let built_with = budget::built_with()?;
     if std::env::var("UPDATE").is_ok_and(|update| update == "1") {
         Budget::load()
