@@ -9,6 +9,7 @@ use std::time::Duration;
 use warmroute::clock::Millis;
 use warmroute::config::{IndexOptions, Plugin, PromptOptions, ReplicaOptions, Secret, StoreKind};
 use warmroute::endpoints::{Slot, admin_clusters, gateway_hosts, scan, snapshot};
+use warmroute::exchange::handover::Handover;
 use warmroute::exchange::{Exchange, Member, What as Event, members};
 use warmroute::prefix::{Depths, Index, RecordState};
 use warmroute::raw_json::RawJsonStr;
@@ -193,8 +194,8 @@ pub fn index(data: &[u8]) {
     }
 }
 
-/// Heads, segments and member lists that another version, or nobody, wrote; then a true segment behind
-/// them, which must still be read.
+/// Heads, segments, member lists and handovers that another version, or nobody, wrote; then a true segment
+/// behind them, which must still be read.
 pub fn exchange(data: &[u8]) {
     let [vm, size, bytes @ ..] = data else {
         return;
@@ -213,6 +214,13 @@ pub fn exchange(data: &[u8]) {
     if let Some(joined) = members::join(bytes, vm, |_| false) {
         assert!(members::read(&joined).count() <= listed + 1);
         assert!(members::read(&joined).any(|other| other == vm));
+    }
+    let at = bytes.get(12..).and_then(|rest| rest.first_chunk::<8>());
+    let at = Millis(at.map_or(0, |at| u64::from_le_bytes(*at)));
+    if let Some(mut left) = Handover::read(bytes.to_vec(), at) {
+        let mut folded = 0;
+        while left.fold(&mut |entry| folded += entry.blocks()) {}
+        assert!(folded <= bytes.len() / 8);
     }
     let mut exchange = Exchange::new(true);
     let (blocks, _) = bytes.as_chunks::<8>();

@@ -14,13 +14,15 @@
 //!   had not read, the gap is counted and the reading goes on behind it;
 //! - before a decision, what was not read yet is looked through for blocks of the prompt at hand, and those are
 //!   folded in at once. The tick does it again, in order, so nothing depends on what was picked out;
-//! - counts of a VM that is silent for [`EXPIRY_MS`] do not count; it died, or was rebuilt;
+//! - counts of a VM that is silent for [`EXPIRY_MS`] do not count; it died, or was rebuilt. Its log is read for as long
+//!   as a [`handover`] would be;
 //! - any bytes can be read: another version, or nonsense, is as if nothing were there.
 //!
 //! Cost: a head is 32 bytes and 44 an endpoint in use; reading it O(endpoints in use). Folding costs one
 //! index record a told block: at most [`FOLD_BLOCKS`] a decision, and a look at each entry in the last
 //! [`LOOK_SEGMENTS`] segments of each other VM; the rest is done by ticks.
 
+pub mod handover;
 pub mod members;
 mod wire;
 

@@ -266,7 +266,7 @@ pub struct LimitsText {
     /// Requests with a longer body are not held; the gateway's own load balancing takes them.
     #[cfg_attr(feature = "schema", schemars(extend("default" = 4_194_304)))]
     pub max_request_body_bytes: Given<Whole<1, 104_857_600>>,
-    /// Memory of a worker's plugin from which a fresh one is asked for; 0 = never. Higress only.
+    /// Memory of a worker's plugin from which a fresh one is asked for, which takes over what this one knew; 0 = never. Higress only.
     #[cfg_attr(feature = "schema", schemars(extend("default" = 209_715_200)))]
     pub vm_rebuild_threshold_bytes: Given<Whole<0, 4_294_967_296>>,
 }

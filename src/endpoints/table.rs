@@ -18,7 +18,7 @@ use super::role::Role;
 use super::scan::last_text::LastText;
 use super::{MAX_ENDPOINTS, Slot};
 use crate::clock::Millis;
-use crate::learn::{BacklogMean, PrefillRate, Queueing, Trust};
+use crate::learn::{BacklogMean, PrefillRate, Queueing, SHARE, Trust, Visit};
 use crate::number::to_f64;
 use crate::telemetry::Tally;
 
@@ -185,6 +185,15 @@ impl Endpoint {
         self.rate
             .tokens_per_ms()
             .unwrap_or(DEFAULT_PREFILL_TOKENS_PER_MS)
+    }
+
+    /// Shows all that was learned of it.
+    pub fn visit(&mut self, visit: &mut Visit<'_>) {
+        self.rate.visit(visit);
+        self.queueing.visit(visit);
+        self.trust.visit(visit);
+        visit(&mut self.outer_hit_share, &SHARE);
+        self.usual_backlog.visit(visit);
     }
 
     /// Weight of the engine's last words: 1 new, 0 from `stale_after_ms` on.

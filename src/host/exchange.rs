@@ -106,7 +106,7 @@ pub fn hear(
     }
     let sought = Sought::of(blocks);
     let mut budget = FOLD_BLOCKS;
-    for vm in members_with_a_head(worker, rule, pool, cluster) {
+    for vm in members_with_a_head(worker, rule, pool, cluster, now) {
         let unread = pool.exchange().member(vm).map(|member| member.unread());
         for place in unread.into_iter().flatten() {
             if let Some((bytes, _)) = abi::shared(&segment_key(worker, rule, vm, place, cluster)) {
@@ -118,12 +118,18 @@ pub fn hear(
 }
 
 /// Reads the others' heads; those that say something.
-fn members_with_a_head(worker: &Worker, rule: usize, pool: &mut Pool, cluster: &str) -> Vec<u64> {
+fn members_with_a_head(
+    worker: &Worker,
+    rule: usize,
+    pool: &mut Pool,
+    cluster: &str,
+    now: Millis,
+) -> Vec<u64> {
     let members = &pool.exchange().members;
     let mut vms: Vec<u64> = members.iter().map(|member| member.vm).collect();
     vms.retain(|vm| {
         abi::shared(&head_key(worker, rule, *vm, cluster))
-            .is_some_and(|(head, version)| pool.hear_head(*vm, version, &head))
+            .is_some_and(|(head, version)| pool.hear_head(*vm, version, &head, now))
     });
     vms
 }
@@ -134,7 +140,7 @@ fn catch_up(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, no
     let Some((pool, _, telemetry, _)) = engine.pool(cluster) else {
         return;
     };
-    for vm in members_with_a_head(worker, rule, pool, cluster) {
+    for vm in members_with_a_head(worker, rule, pool, cluster, now) {
         for _ in 0..=RING {
             let wanted = pool
                 .exchange()

@@ -47,6 +47,9 @@ pub type Store = Etcd;
 /// Endpoints come by way of the VM that leads.
 pub const DISCOVERS: bool = true;
 
+/// A VM is never asked to go here.
+pub const REBUILDS: bool = false;
+
 /// Properties that say where a request is going.
 pub const CLUSTER_PROPERTY: &str = "xds\0cluster_name";
 pub const ROUTE_PROPERTY: &str = "xds\0route_name";

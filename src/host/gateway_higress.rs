@@ -5,7 +5,7 @@
 use super::calls::Out;
 use super::replicas::stores;
 use super::root::{self, Worker};
-use super::{abi, now, replicas};
+use super::{abi, handover, now, replicas};
 use crate::clock::Millis;
 use crate::config::{EndpointSource, Plugin, ReplicaOptions, StoreKind};
 use crate::endpoints::own::Ending;
@@ -25,6 +25,9 @@ pub type Store = Redis;
 
 /// The gateway itself lists its endpoints.
 pub const DISCOVERS: bool = false;
+
+/// A VM that has grown too large is replaced.
+pub const REBUILDS: bool = true;
 
 /// Properties that say where a request is going.
 pub const CLUSTER_PROPERTY: &str = "cluster_name";
@@ -112,6 +115,7 @@ pub fn tick(worker: &Worker) {
     let memory = abi::property("plugin_vm_memory")
         .and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
     if memory.is_some_and(|bytes| bytes >= threshold) {
+        handover::leave(worker, now());
         let _ = abi::set_property("wasm_need_rebuild", b"true");
     }
 }

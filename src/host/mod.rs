@@ -8,6 +8,7 @@
 //! metrics  counts handed on
 //! headers  what both are asked for alike
 //! exchange  what workers tell each other
+//! handover  what a VM leaves to the next
 //! debug_page  what a worker knows, for people
 //! shared   this VM among those of its process
 //! ```
@@ -18,6 +19,7 @@ mod abi;
 mod calls;
 mod debug_page;
 mod exchange;
+mod handover;
 mod headers;
 mod metrics;
 mod replicas;

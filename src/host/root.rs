@@ -13,7 +13,7 @@ use super::metrics::Metrics;
 use super::replicas::Link;
 use super::shared::Identity;
 use super::stream::Stream;
-use super::{abi, exchange, gateway, now, replicas};
+use super::{abi, exchange, gateway, handover, now, replicas};
 use crate::config::{ConfigId, Plugin, RequestPlace};
 use crate::engine::Engine;
 
@@ -51,6 +51,8 @@ pub struct Worker {
     pub metrics: RefCell<Metrics>,
     /// The talk with other replicas, for the rules that ask for it.
     pub links: Vec<Option<Link>>,
+    /// What this VM left to the next.
+    pub left: handover::Left,
     calls: RefCell<Calls>,
     watched: RefCell<Vec<(usize, String)>>,
     /// What discovery needs beyond that.
@@ -59,8 +61,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    fn new(root: u32, plugin: Plugin, text: &[u8]) -> Self {
-        let identity = Identity::new(root, text);
+    fn new(plugin: Plugin, text: &[u8]) -> Self {
+        let identity = Identity::new(text);
         let seed = identity.seed();
         #[cfg(feature = "envoy")]
         let gateway = gateway::Shared::new(&plugin);
@@ -75,6 +77,7 @@ impl Worker {
             .collect();
         Self {
             links,
+            left: handover::Left::default(),
             calls: RefCell::default(),
             watched: RefCell::default(),
             plugin,
@@ -151,6 +154,7 @@ impl Worker {
                 exchange::tick(self, rule, &mut engine, now);
             }
         }
+        handover::tick(self, now);
         self.hand_on(false);
     }
 
@@ -199,7 +203,7 @@ impl RootContext for Root {
                 .map(|()| plugin)
         }) {
             Ok(plugin) => {
-                let worker = Rc::new(Worker::new(self.id, plugin, &text));
+                let worker = Rc::new(Worker::new(plugin, &text));
                 register(self.id, Rc::downgrade(&worker));
                 gateway::start(&worker);
                 if let Some(replaced) = self.worker.replace(worker) {

@@ -19,11 +19,12 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// For the configuration `text` of a root context.
-    pub fn new(root: u32, text: &[u8]) -> Self {
+    /// For the configuration `text`. The root context's number says nothing to others: each VM counts its own, streams
+    /// among them.
+    pub fn new(text: &[u8]) -> Self {
         Self {
             vm: number(),
-            keys: format!("warmroute/1/{root}/{:016x}", xxh3_64(text)),
+            keys: format!("warmroute/1/{:016x}", xxh3_64(text)),
         }
     }
 

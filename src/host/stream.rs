@@ -10,7 +10,7 @@ use proxy_wasm::types::Action;
 
 use super::abi::{self, Buffer, Map};
 use super::root::Worker;
-use super::{debug_page, exchange, gateway, headers, now};
+use super::{debug_page, exchange, gateway, handover, headers, now};
 use crate::clock::Millis;
 use crate::config::RequestPlace;
 use crate::endpoints::own::Ending;
@@ -259,6 +259,7 @@ fn prepare(
 ) {
     if engine.is_listing_due(cluster, now) {
         gateway::refresh(worker, rule, engine, cluster, now);
+        handover::take(worker, rule, engine, cluster, now);
         exchange::join(worker, rule, engine, cluster, now);
         engine.listing_seen(cluster, now);
     }

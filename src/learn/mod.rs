@@ -9,6 +9,7 @@ mod traffic;
 pub use traffic::Traffic;
 
 use core::num::NonZeroUsize;
+use core::ops::RangeInclusive;
 
 use lru::LruCache;
 
@@ -16,7 +17,7 @@ use crate::number::to_f64;
 
 /// Bytes per token assumed for a model that no answer has told about.
 pub const DEFAULT_BYTES_PER_TOKEN: f64 = 4.0;
-const BYTES_PER_TOKEN: core::ops::RangeInclusive<f64> = 0.5..=32.0;
+const BYTES_PER_TOKEN: RangeInclusive<f64> = 0.5..=32.0;
 /// Models remembered.
 const MODELS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
 /// Prompts shorter than this are mostly template: their ratio says little.
@@ -24,11 +25,18 @@ const MIN_PROMPT_TOKENS: u32 = 64;
 const RATIO_ALPHA: f64 = 0.1;
 
 /// Prefill rates that an accelerator can have, tokens per millisecond.
-const RATE: core::ops::RangeInclusive<f64> = 0.05..=1_000.0;
+const RATE: RangeInclusive<f64> = 0.05..=1_000.0;
 const RATE_ALPHA: f64 = 0.2;
 /// Shorter prefills say more about network and the engine's step than about its rate.
 const MIN_PREFILL_TOKENS: u32 = 256;
 const MIN_PREFILL_MS: u64 = 20;
+
+/// Sees a learned figure with its bounds: reads it, or sets it to another one inside them.
+pub type Visit<'a> = dyn FnMut(&mut f64, &RangeInclusive<f64>) + 'a;
+/// Bounds of a share.
+pub const SHARE: RangeInclusive<f64> = 0.0..=1.0;
+/// Bounds of a count of tokens or requests.
+const COUNT: RangeInclusive<f64> = 0.0..=1e12;
 
 /// Bytes of prompt per token, by model.
 pub struct BytesPerToken {
@@ -50,6 +58,23 @@ impl BytesPerToken {
     #[must_use]
     pub fn of(&self, model: u64) -> f64 {
         self.models.peek(&model).copied().unwrap_or(self.overall)
+    }
+
+    /// The models whose ratio is known, with it.
+    pub fn models(&self) -> impl ExactSizeIterator<Item = (u64, f64)> {
+        self.models.iter().map(|(model, ratio)| (*model, *ratio))
+    }
+
+    /// Shows the ratio over all models.
+    pub fn visit(&mut self, visit: &mut Visit<'_>) {
+        visit(&mut self.overall, &BYTES_PER_TOKEN);
+    }
+
+    /// Shows the ratio of a model, which is known from then on.
+    pub fn visit_model(&mut self, model: u64, visit: &mut Visit<'_>) {
+        let mut ratio = self.of(model);
+        visit(&mut ratio, &BYTES_PER_TOKEN);
+        self.models.put(model, ratio);
     }
 
     /// The ratio over all models.
@@ -87,6 +112,13 @@ impl PrefillRate {
         self.tokens_per_ms
     }
 
+    /// Shows the rate; 0 = unknown.
+    pub fn visit(&mut self, visit: &mut Visit<'_>) {
+        let mut rate = self.tokens_per_ms.unwrap_or(0.0);
+        visit(&mut rate, &RATE);
+        self.tokens_per_ms = (rate > 0.0).then_some(rate);
+    }
+
     /// `tokens` of prompt were computed in `took_ms`.
     pub fn observe(&mut self, tokens: u32, took_ms: u64) {
         if tokens <= MIN_PREFILL_TOKENS || took_ms <= MIN_PREFILL_MS {
@@ -108,7 +140,7 @@ pub struct Queueing {
 }
 
 const QUEUEING_ALPHA: f64 = 0.1;
-const QUEUEING_MAX_MS: f64 = 60_000.0;
+const QUEUEING_MS: RangeInclusive<f64> = 0.0..=60_000.0;
 
 impl Queueing {
     /// The delay, milliseconds.
@@ -117,9 +149,14 @@ impl Queueing {
         self.ms
     }
 
+    /// Shows the delay.
+    pub fn visit(&mut self, visit: &mut Visit<'_>) {
+        visit(&mut self.ms, &QUEUEING_MS);
+    }
+
     /// A first token came `ttft_ms` after its request, of which `computing_ms` were predicted.
     pub fn observe(&mut self, ttft_ms: u64, computing_ms: f64) {
-        let beyond = clamp(to_f64(ttft_ms) - computing_ms, &(0.0..=QUEUEING_MAX_MS));
+        let beyond = clamp(to_f64(ttft_ms) - computing_ms, &QUEUEING_MS);
         smooth(&mut self.ms, beyond, QUEUEING_ALPHA);
     }
 }
@@ -137,6 +174,11 @@ impl BacklogMean {
     #[must_use]
     pub fn tokens(self) -> f64 {
         self.tokens
+    }
+
+    /// Shows the mean.
+    pub fn visit(&mut self, visit: &mut Visit<'_>) {
+        visit(&mut self.tokens, &COUNT);
     }
 
     /// A decision found so many tokens ahead.
@@ -187,6 +229,11 @@ impl Trust {
         self.factor
     }
 
+    /// Shows the factor.
+    pub fn visit(&mut self, visit: &mut Visit<'_>) {
+        visit(&mut self.factor, &(TRUST_MIN..=1.0));
+    }
+
     /// An engine told how much of a prompt it had cached.
     pub fn compare(
         &mut self,
@@ -220,7 +267,7 @@ fn smooth(known: &mut f64, seen: f64, alpha: f64) {
     *known += alpha * (seen - *known);
 }
 
-fn clamp(value: f64, bounds: &core::ops::RangeInclusive<f64>) -> f64 {
+fn clamp(value: f64, bounds: &RangeInclusive<f64>) -> f64 {
     if value.is_nan() {
         *bounds.start()
     } else {

@@ -3,7 +3,7 @@
 //!
 //! Invariant: every figure is a slow mean, so no single request turns decisions over. Cost: O(1) a request.
 
-use super::smooth;
+use super::{COUNT, SHARE, Visit, smooth};
 
 /// One pool's traffic, as this worker saw it.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,17 @@ impl Default for Traffic {
 }
 
 impl Traffic {
+    /// Shows every figure; engines that tell no requests are told of as -1.
+    pub fn visit(&mut self, visit: &mut Visit<'_>) {
+        visit(&mut self.miss_tokens, &COUNT);
+        visit(&mut self.later_share, &SHARE);
+        visit(&mut self.home_right, &SHARE);
+        let (mut all, mut ours) = self.told.unwrap_or((-1.0, -1.0));
+        visit(&mut all, &COUNT);
+        visit(&mut ours, &COUNT);
+        self.told = (all >= 0.0 && ours >= 0.0).then_some((all, ours));
+    }
+
     /// A request was decided that will compute `miss_tokens`; `told` = the engines' requests at that
     /// moment, and those of them that were ours, where engines tell.
     pub fn decided(&mut self, later_turn: bool, miss_tokens: f64, told: Option<(f64, f64)>) {

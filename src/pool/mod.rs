@@ -6,6 +6,7 @@
 //!
 //! Cost: a decision O(blocks + endpoints), without allocation but for its record; a listing O(endpoints).
 
+pub mod handover;
 mod listing;
 mod prefill;
 mod report;
@@ -26,6 +27,7 @@ use crate::endpoints::Slot;
 use crate::endpoints::load::{Health, adapter_hash};
 use crate::endpoints::role::Part;
 use crate::endpoints::table::{Endpoint, Table};
+use crate::exchange::handover::Handover;
 use crate::exchange::{Exchange, What};
 use crate::fallback::Fallback;
 use crate::learn::{BytesPerToken, Traffic};
@@ -44,6 +46,10 @@ pub struct Pool {
     bytes_per_token: BytesPerToken,
     traffic: Traffic,
     exchange: Exchange,
+    /// What the VM before left and is not folded in yet.
+    handover: Option<Handover>,
+    /// Whether what it left was looked for.
+    pub has_begun: bool,
     /// When the endpoints were last listed.
     pub listed_at: Option<Millis>,
     /// When endpoints were first listed.
@@ -68,6 +74,8 @@ impl Pool {
             bytes_per_token: BytesPerToken::default(),
             traffic: Traffic::default(),
             exchange: Exchange::new(config.exchange),
+            handover: None,
+            has_begun: false,
             listed_at: None,
             known_since: None,
             named: Vec::new(),

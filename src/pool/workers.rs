@@ -6,6 +6,7 @@ use super::Pool;
 use crate::clock::Millis;
 use crate::endpoints::own::Ahead;
 use crate::endpoints::table::Table;
+use crate::exchange::handover::is_recent;
 use crate::exchange::{Count, Exchange, Member, Sought, Told, What};
 use crate::number::to_u32;
 use crate::prefix::{Index, RecordState};
@@ -40,16 +41,14 @@ impl Pool {
         self.exchange.outbox.head(vm, counts, now)
     }
 
-    /// Takes in another worker's head, unless it is the one seen last; `false` when it says nothing.
-    pub fn hear_head(&mut self, vm: u64, version: u32, bytes: &[u8]) -> bool {
+    /// Takes in another worker's head, unless it is the one seen last; `false` when it says nothing, or is so old that
+    /// neither does its log.
+    pub fn hear_head(&mut self, vm: u64, version: u32, bytes: &[u8], now: Millis) -> bool {
         let Some(member) = self.exchange.member(vm) else {
             return false;
         };
-        if member.version == Some(version) {
-            return true;
-        }
-        member.version = Some(version);
-        member.read_head(bytes)
+        let is_new = member.version.replace(version) != Some(version);
+        (!is_new || member.read_head(bytes)) && is_recent(member.at, now)
     }
 
     /// Folds in a segment of another worker's log, up to `budget` blocks. `false` when there is no more to
@@ -62,20 +61,13 @@ impl Pool {
         telemetry: &mut Telemetry,
         now: Millis,
     ) -> bool {
-        let Some(member) = self
-            .exchange
-            .members
-            .iter_mut()
-            .find(|member| member.vm == vm)
-        else {
+        let (table, index) = (&self.table, &mut self.index);
+        let Some(member) = self.exchange.member(vm) else {
             return false;
         };
-        let (table, index) = (&self.table, &mut self.index);
-        let mut evicted = 0;
         let heard = member.read_segment(bytes, budget, &mut |entry| {
-            evicted += fold(table, index, &entry.told(), now);
+            fold(&entry.told(), table, index, telemetry, now);
         });
-        telemetry.add(Counter::Evictions, evicted);
         telemetry.add(Counter::ExchangeGaps, u64::from(heard.unwrap_or(0)));
         heard.is_some() && *budget > 0 && member.wanted().is_some()
     }
@@ -91,13 +83,11 @@ impl Pool {
         now: Millis,
     ) {
         let (table, index) = (&self.table, &mut self.index);
-        let mut evicted = 0;
-        if let Some(member) = self.exchange.members.iter().find(|member| member.vm == vm) {
+        if let Some(member) = self.exchange.member(vm) {
             member.look_through(bytes, sought, budget, &mut |told| {
-                evicted += fold(table, index, &told, now);
+                fold(&told, table, index, telemetry, now);
             });
         }
-        telemetry.add(Counter::Evictions, evicted);
     }
 
     /// Sums up what the workers that are not silent have in flight.
@@ -114,20 +104,26 @@ impl Pool {
     }
 }
 
-/// Takes in what another worker told; how many pairs had to go for it.
-fn fold(table: &Table, index: &mut Index, told: &Told, now: Millis) -> u64 {
+/// Folds what another VM told into the index.
+#[inline(never)]
+pub(super) fn fold(
+    told: &Told,
+    table: &Table,
+    index: &mut Index,
+    telemetry: &mut Telemetry,
+    now: Millis,
+) {
     let Some(slot) = table.slot_of_name(told.name_hash) else {
-        return 0;
+        return;
     };
     match told.what {
         What::Recorded => {
             let recorded = index.record(&told.blocks, slot, RecordState::Confirmed, now);
-            return u64::from(recorded.evicted);
+            telemetry.add(Counter::Evictions, u64::from(recorded.evicted));
         }
         What::Withdrawn => index.trim(&told.blocks, slot, 0),
         What::Emptied => index.clear(slot),
     }
-    0
 }
 
 /// Adds what another worker has in flight to the endpoints'.

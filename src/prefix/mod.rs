@@ -302,6 +302,16 @@ impl Index {
         self.recency.held(slot.0)
     }
 
+    /// The blocks that an endpoint holds, used last first, as far as they have not expired. Recording them in this order
+    /// gives them the same order again.
+    pub fn newest(&self, slot: Slot, now: Millis) -> impl Iterator<Item = BlockHash> {
+        let now_s = self.seconds(now);
+        let newest = self.holders.pair(self.recency.newest_of(slot.0));
+        core::iter::successors(newest, |pair| self.holders.pair(pair.older))
+            .take_while(move |pair| !self.is_expired(pair.used_s, now_s))
+            .map(Pair::hash)
+    }
+
     /// What the index holds and has dropped.
     #[must_use]
     pub fn stats(&self) -> IndexStats {

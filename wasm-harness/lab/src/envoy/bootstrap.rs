@@ -49,6 +49,8 @@ pub struct EnvoyOptions {
     pub listen: SocketAddr,
     /// Time between active health checks, as Envoy writes durations; `None` for no checks.
     pub health_check_interval: Option<String>,
+    /// How long a replaced listener's connections may last.
+    pub drain_time_s: u32,
     /// Envoy's log level.
     pub log_level: String,
     /// The Envoy to run; `None` looks for one, see [`super::find_binary`].
@@ -64,6 +66,7 @@ impl EnvoyOptions {
             concurrency: 1,
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             health_check_interval: Some("1s".into()),
+            drain_time_s: 1,
             log_level: "warning".into(),
             binary: None,
         }

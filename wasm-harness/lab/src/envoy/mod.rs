@@ -100,7 +100,8 @@ impl Envoy {
             .args(["--log-level", &options.log_level])
             .arg("--log-path")
             .arg(folder.path.join("envoy.log"))
-            .args(["--disable-hot-restart", "--drain-time-s", "1"])
+            .args(["--disable-hot-restart", "--drain-time-s"])
+            .arg(options.drain_time_s.to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(folder.path.join("stderr.log"))?);
