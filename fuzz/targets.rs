@@ -10,7 +10,7 @@ use warmroute::clock::Millis;
 use warmroute::config::{IndexOptions, Plugin, PromptOptions, ReplicaOptions, Secret, StoreKind};
 use warmroute::endpoints::{Slot, admin_clusters, gateway_hosts, scan, snapshot};
 use warmroute::exchange::handover::Handover;
-use warmroute::exchange::{Exchange, Member, What as Event, members};
+use warmroute::exchange::{Exchange, Member, Sought, What as Event, members};
 use warmroute::prefix::{Depths, Index, RecordState};
 use warmroute::raw_json::RawJsonStr;
 use warmroute::replicas::etcd::Etcd;
@@ -209,6 +209,15 @@ pub fn exchange(data: &[u8]) {
         member.read_segment(piece, &mut budget, &mut |entry| folded += entry.blocks());
         assert!(folded <= bytes.len() / 8);
         let _ = member.wanted();
+        assert!(member.unread().count() <= 2);
+        let blocks: Vec<u64> = piece.iter().map(|byte| u64::from(*byte)).collect();
+        let mut budget = 64;
+        let sought = Sought::of(&blocks);
+        let mut found = 0;
+        member.look_through(piece, &sought, &mut budget, &mut |told| {
+            found += told.blocks.len();
+        });
+        assert!(found <= piece.len() / 8);
     }
     let listed = members::read(bytes).count();
     if let Some(joined) = members::join(bytes, vm, |_| false) {

@@ -83,6 +83,67 @@ fn a_budget_spreads_the_work_and_loses_nothing() {
     assert_eq!(heard, entries);
 }
 
+/// What a decision about a prompt of `blocks` finds in the log.
+fn look(member: &Member, ring: &Ring, blocks: &[u64], mut budget: usize) -> Vec<Vec<u64>> {
+    let mut found = Vec::new();
+    for place in member.unread() {
+        let sought = Sought::of(blocks);
+        member.look_through(&ring[place as usize], &sought, &mut budget, &mut |told| {
+            found.push(told.blocks);
+        });
+    }
+    found
+}
+
+#[test]
+fn a_decision_finds_its_own_blocks_and_a_tick_all_the_same_hears_everything() {
+    let (mut outbox, mut ring, mut member) = (
+        Outbox::default(),
+        vec![Vec::new(); RING as usize],
+        Member::new(1),
+    );
+    // Hashes as they are: spread over all bits.
+    let hash = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let path = |numbers: &[u64]| numbers.iter().map(|n| hash(*n)).collect::<Vec<_>>();
+    let entries = [
+        told(What::Recorded, &path(&[1, 2, 3, 4])),
+        told(What::Recorded, &path(&[50, 51, 52])),
+        told(What::Withdrawn, &path(&[2, 3])),
+        told(What::Recorded, &path(&[2, 3, 9])),
+        told(What::Recorded, &path(&[1, 60])),
+    ];
+    for entry in &entries {
+        tell(&mut outbox, &mut ring, entry);
+    }
+    assert!(member.read_head(&outbox.head(1, core::iter::empty(), Millis(5))));
+    let prompt = path(&[1, 2, 3, 5]);
+    let found = vec![path(&[1, 2, 3]), path(&[2, 3])];
+    assert_eq!(look(&member, &ring, &prompt, 100), found);
+    assert_eq!(look(&member, &ring, &prompt, 1), found[..1]);
+    assert_eq!(listen(&mut member, &outbox, &ring, 100).0, entries);
+    assert_eq!(look(&member, &ring, &prompt, 100), Vec::<Vec<u64>>::new());
+}
+
+#[test]
+fn only_the_newest_segments_are_looked_through() {
+    let (mut outbox, mut ring, mut member) = (
+        Outbox::default(),
+        vec![Vec::new(); RING as usize],
+        Member::new(1),
+    );
+    let blocks: Vec<u64> = (0..100).collect();
+    let mut looked_at = 0;
+    for _ in 0..1000 {
+        tell(&mut outbox, &mut ring, &told(What::Recorded, &blocks));
+        assert!(member.read_head(&outbox.head(1, core::iter::empty(), Millis(5))));
+        looked_at = look(&member, &ring, &blocks, usize::MAX)
+            .len()
+            .max(looked_at);
+    }
+    // Segments of 8 KiB hold ten such entries, and one more that fills them.
+    assert_eq!(looked_at, 2 * 11);
+}
+
 #[test]
 fn a_reader_that_is_too_slow_counts_what_it_missed_and_goes_on() {
     let (mut outbox, mut ring, mut member) = (

@@ -144,7 +144,7 @@ impl Pool {
         let (table, index) = (&self.table, &mut self.index);
         let more = self.handover.as_mut().is_some_and(|handover| {
             handover.fold(&mut |entry| {
-                super::workers::fold(&entry.told(), table, index, telemetry, now)
+                super::workers::fold(&entry.told(), table, index, telemetry, now);
             })
         });
         if !more {

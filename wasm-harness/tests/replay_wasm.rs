@@ -166,7 +166,7 @@ fn split(requests: &[Request], bounds: [(usize, usize, bool, f64, f64); 3]) {
         );
         if exchange {
             assert!(
-                ours.decision_instructions as f64 <= 1.6 * isolated_cost as f64,
+                ours.decision_instructions as f64 <= 1.5 * isolated_cost as f64,
                 "{setting}"
             );
         } else {
