@@ -35,8 +35,10 @@ pub struct Endpoint {
     pub role: Role,
     /// The engine's last words.
     pub load: Load,
-    /// When [`Self::load`] was new.
+    /// When [`Self::load`] was new, all of it or what a response told.
     pub load_at: Option<Millis>,
+    /// When all of [`Self::load`] was new.
+    pub read_at: Option<Millis>,
     /// The text that [`Self::load`] came from, where the gateway keeps texts.
     pub last_text: LastText,
     /// What of [`Self::load`] was ours when the engine spoke, at most. Taken too low, our own requests would
@@ -44,7 +46,7 @@ pub struct Endpoint {
     pub ours: Ours,
     peaks: Peaks,
     /// What the engine, by its own counters, still had to compute of the prompts that it had begun when
-    /// [`Self::load`] was new, tokens, whoever sent them.
+    /// [`Self::load`] was read, tokens, whoever sent them.
     begun_tokens: f64,
     /// Uncached tokens that we sent since the last reading, and between the two before: the engine may have
     /// begun with either by now, and they are not others'.
@@ -161,6 +163,7 @@ impl Endpoint {
             },
             load: Load::default(),
             load_at: None,
+            read_at: None,
             last_text: LastText::of_endpoint(name_hash),
             ours: Ours::default(),
             peaks: Peaks::default(),
@@ -205,7 +208,14 @@ impl Endpoint {
     }
 
     /// Takes in what the engine says now.
-    pub fn read(&mut self, load: Load, at: Millis) -> Reading {
+    pub fn read(&mut self, mut load: Load, at: Millis) -> Reading {
+        self.learn_outer_tier(&load);
+        // Some write a counter only once they have counted; what it was tells of a restart all the same.
+        let counts = load.prefix_queries.is_some();
+        if !counts {
+            (load.prefix_queries, load.prefix_hits) =
+                (self.load.prefix_queries, self.load.prefix_hits);
+        }
         // By half: readings that overtake each other also go back, by little, and would cost all that is known.
         let went_back = |before: Option<f64>, after: Option<f64>| matches!((before, after), (Some(b), Some(a)) if a < b / 2.0);
         let reading = if went_back(self.load.prefix_queries, load.prefix_queries) {
@@ -217,18 +227,33 @@ impl Endpoint {
         } else {
             Reading::Same
         };
-        self.learn_outer_tier(&load);
         self.begun_tokens = if reading == Reading::Restarted {
             0.0
         } else {
             self.begun(&load, at)
         };
-        let [_, since] = self.sent_tokens;
-        self.sent_tokens = [since, 0.0];
+        if counts {
+            let [_, since] = self.sent_tokens;
+            self.sent_tokens = [since, 0.0];
+        }
         self.load = load;
+        self.read_at = Some(at);
+        self.is_told(at);
+        reading
+    }
+
+    /// Takes in what the engine says of its load in a response: that replaces what was known, the rest stays.
+    pub fn told(&mut self, told: &Load, at: Millis) {
+        let load = &mut self.load;
+        load.waiting = told.waiting.or(load.waiting);
+        load.running = told.running.or(load.running);
+        load.kv_use = told.kv_use.or(load.kv_use);
+        self.is_told(at);
+    }
+
+    fn is_told(&mut self, at: Millis) {
         self.load_at = Some(at);
         self.ours = self.peaks.of_reading().max(self.ours_now());
-        reading
     }
 
     /// What is begun and not computed at a new reading. An engine counts a prompt's tokens, and those of them
@@ -236,7 +261,7 @@ impl Endpoint {
     fn begun(&self, load: &Load, at: Millis) -> f64 {
         let computed = |load: &Load| Some(load.prefix_queries? - load.prefix_hits?);
         let (Some(before), Some(after), Some(since)) =
-            (computed(&self.load), computed(load), self.load_at)
+            (computed(&self.load), computed(load), self.read_at)
         else {
             return 0.0;
         };
@@ -256,7 +281,7 @@ impl Endpoint {
         if self.begun_tokens == 0.0 {
             return 0.0;
         }
-        let since_ms = self.load_at.map_or(0, |at| now.since(at));
+        let since_ms = self.read_at.map_or(0, |at| now.since(at));
         let begun = self.begun_tokens - to_f64(since_ms) * self.prefill_rate();
         (begun - self.prefill_tokens(now)).max(0.0)
     }
@@ -311,9 +336,12 @@ impl Endpoint {
             .left(rate, now)
     }
 
-    /// The share of external look-ups that hit since the last reading, smoothed.
+    /// The share of external look-ups that hit since the last reading, smoothed; 0 where there are none any more.
     fn learn_outer_tier(&mut self, load: &Load) {
         const ALPHA: f64 = 0.2;
+        if load.prefix_queries.is_some() && load.external_prefix_queries.is_none() {
+            self.outer_hit_share = 0.0;
+        }
         let grown = |before: Option<f64>, after: Option<f64>| Some(after? - before.unwrap_or(0.0));
         let queries = grown(
             self.load.external_prefix_queries,

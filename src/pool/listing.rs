@@ -134,7 +134,7 @@ impl Pool {
     /// named for a while has left.
     pub fn name(&mut self, addresses: &[&str], config: &Config, now: Millis) {
         const FORGOTTEN_MS: u64 = 60_000;
-        if self.named_at.is_none_or(|at| now.since(at) >= FORGOTTEN_MS) {
+        if self.named_at.is_none_or(|at| now.is_over(at, FORGOTTEN_MS)) {
             self.end_listing();
             self.table.begin_listing();
             self.named_at = Some(now);
@@ -165,8 +165,9 @@ impl Pool {
     #[must_use]
     pub fn is_news(&self, address: &str, at: Millis, now: Millis) -> bool {
         let slot = self.table.slot_of(address);
-        let known = slot.and_then(|slot| self.table.get(slot)?.load_at);
-        at != Millis(0) && known.is_none_or(|known| at > known || known > now)
+        let known = slot.and_then(|slot| self.table.get(slot)?.read_at);
+        let is_after = |known: Millis| at > known || (known > now && at < known);
+        at != Millis(0) && known.is_none_or(is_after)
     }
 
     /// Reads an engine's text; `None` when it is the last one.

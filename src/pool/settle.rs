@@ -69,16 +69,11 @@ impl Pool {
         }
     }
 
-    /// An engine told its load in a response: what it says replaces what was known, the rest stays.
+    /// An engine told its load in a response.
     pub fn told_load(&mut self, sent: &Sent, told: &Load, now: Millis) {
-        let Some(endpoint) = self.table.get_mut(sent.slot) else {
-            return;
-        };
-        let mut load = endpoint.load.clone();
-        load.waiting = told.waiting.or(load.waiting);
-        load.running = told.running.or(load.running);
-        load.kv_use = told.kv_use.or(load.kv_use);
-        endpoint.read(load, now);
+        if let Some(endpoint) = self.table.get_mut(sent.slot) {
+            endpoint.told(told, now);
+        }
     }
 
     /// The first chunk of an answer.
