@@ -12,6 +12,13 @@ impl Millis {
         self.0.saturating_sub(earlier.0)
     }
 
+    /// Whether `ms` have passed since `earlier`. A clock that stepped back ends every wait: else it would last
+    /// for as long as the step was wide.
+    #[must_use]
+    pub fn is_over(self, earlier: Self, ms: u64) -> bool {
+        self < earlier || self.since(earlier) >= ms
+    }
+
     /// This moment plus `ms`.
     #[must_use]
     pub fn plus(self, ms: u64) -> Self {

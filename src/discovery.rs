@@ -80,6 +80,8 @@ pub struct Discovery {
     listing_asked_at: Option<Millis>,
     listing_done_at: Option<Millis>,
     led_at: Option<Millis>,
+    /// Others may have published since the last listing here.
+    is_old: bool,
 }
 
 impl Discovery {
@@ -94,6 +96,7 @@ impl Discovery {
             listing_asked_at: None,
             listing_done_at: None,
             led_at: None,
+            is_old: true,
         };
         if let EndpointSource::Admin { of, .. } = &config.endpoints {
             for name in of {
@@ -121,15 +124,18 @@ impl Discovery {
         };
         self.clusters.push(Cluster {
             name: name.into(),
+            // Until it was listed nothing is told of it: as it is, it would tell that everybody left.
+            changed: !watched.is_empty(),
             watched,
-            changed: true,
         });
     }
 
-    /// This VM leads at `now`. Where another may have led meanwhile, what was not published here is old by now.
+    /// This VM leads at `now`. Where another may have led meanwhile, what was not published here is old by now,
+    /// and what the next listing says is news even where it is what was known here.
     pub fn lead(&mut self, now: Millis) {
         let before = self.led_at.replace(now);
         if before.is_some_and(|at| now.since(at) > LEASE_MS) {
+            self.is_old = true;
             for cluster in &mut self.clusters {
                 cluster.changed = false;
             }
@@ -155,8 +161,8 @@ impl Discovery {
         let refresh_ms = millis(self.metrics.refresh);
         let given_up_ms = millis(self.metrics.timeout).saturating_mul(2);
         let is_due = |asked: Option<Millis>, done: Option<Millis>, period_ms: u64| {
-            asked.is_none_or(|at| now.since(at) >= given_up_ms)
-                && done.is_none_or(|at| now.since(at) >= period_ms)
+            asked.is_none_or(|at| now.is_over(at, given_up_ms))
+                && done.is_none_or(|at| now.is_over(at, period_ms))
         };
         let mut calls = Vec::new();
         if let EndpointSource::Admin { cluster, .. } = &self.source
@@ -214,7 +220,9 @@ impl Discovery {
         let Ok(listing) = admin_clusters::parse(body, is_watched) else {
             return false;
         };
+        let is_old = core::mem::take(&mut self.is_old);
         for cluster in &mut self.clusters {
+            cluster.changed |= is_old;
             let Some(ClusterHosts { hosts, .. }) =
                 listing.iter().find(|listed| *listed.name == *cluster.name)
             else {

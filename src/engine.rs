@@ -85,7 +85,7 @@ impl Engine {
     pub fn is_listing_due(&mut self, cluster: &str, now: Millis) -> bool {
         let refresh_ms = millis(self.config.metrics.refresh);
         let listed_at = self.pools.get(cluster).and_then(|pool| pool.listed_at);
-        listed_at.is_none_or(|at| now.since(at) >= refresh_ms || now < at)
+        listed_at.is_none_or(|at| now.is_over(at, refresh_ms))
     }
 
     /// Takes in a cluster's hosts as Higress gives them, with the text of their metrics.

@@ -3,7 +3,11 @@
 use warmroute::clock::Millis;
 use warmroute::config::{Config, EndpointSource, StaticEndpoint};
 use warmroute::discovery::{Answer, Call, Discovery};
+use warmroute::endpoints::load::Load;
+use warmroute::endpoints::own::Ending;
 use warmroute::engine::Engine;
+use warmroute::request::BodyEnd;
+use warmroute::session::{Head, Session, Step};
 use warmroute::telemetry::{Counter, Telemetry};
 
 const CLUSTER: &str = "inference";
@@ -109,4 +113,112 @@ fn an_answer_that_lay_about_is_as_old_as_its_question() {
     scrape(&mut late, 300, 600, 610);
     assert!(publish(&mut late, &mut engine, 610));
     assert_eq!(queries(&mut engine), Some(300.0));
+}
+
+/// The admin interface's word on the cluster.
+fn hear(leader: &mut Discovery, hosts: &[&str], now: u64) {
+    let hosts = hosts.iter().map(|address| {
+        let (ip, port) = address.split_once(':').unwrap();
+        format!(r#"{{"address":{{"socket_address":{{"address":"{ip}","port_value":{port}}}}}}}"#)
+    });
+    let hosts = hosts.collect::<Vec<_>>().join(",");
+    let body =
+        format!(r#"{{"cluster_statuses":[{{"name":"{CLUSTER}","host_statuses":[{hosts}]}}]}}"#);
+    let answer = Answer::Body {
+        status: 200,
+        body: body.as_bytes(),
+    };
+    let call = Call::List {
+        cluster: "admin".into(),
+    };
+    leader.answer(&call, answer, &mut Telemetry::default(), Millis(now));
+}
+
+fn endpoints(engine: &mut Engine) -> usize {
+    engine
+        .pool(CLUSTER)
+        .map_or(0, |(pool, ..)| pool.table().len())
+}
+
+#[test]
+fn who_leads_knows_the_endpoints_before_it_tells_of_them() {
+    let config = Config {
+        endpoints: EndpointSource::Admin {
+            cluster: "admin".to_owned(),
+            of: Vec::new(),
+        },
+        ..Config::default()
+    };
+    let mut engine = Engine::new(config.clone(), 1);
+    let [mut first, mut second] = [Discovery::new(&config), Discovery::new(&config)];
+    for leader in [&mut first, &mut second] {
+        leader.watch(CLUSTER);
+    }
+    first.lead(Millis(1_000));
+    hear(&mut first, &[], 1_010);
+    publish(&mut first, &mut engine, 1_010);
+    assert_eq!(endpoints(&mut engine), 0);
+
+    second.lead(Millis(5_000));
+    assert!(!publish(&mut second, &mut engine, 5_000), "not asked yet");
+    hear(&mut second, &[ENGINE], 5_010);
+    assert!(publish(&mut second, &mut engine, 5_010));
+    assert_eq!(endpoints(&mut engine), 1);
+
+    let mut third = Discovery::new(&config);
+    third.watch(CLUSTER);
+    third.lead(Millis(8_000));
+    publish(&mut third, &mut engine, 8_000);
+    assert_eq!(endpoints(&mut engine), 1, "nobody has left");
+
+    // It knows of nobody, as when it last led; others have told of one since.
+    first.lead(Millis(12_000));
+    hear(&mut first, &[], 12_010);
+    publish(&mut first, &mut engine, 12_010);
+    assert_eq!(endpoints(&mut engine), 0);
+}
+
+#[test]
+fn a_clock_that_was_set_back_stops_no_discovery() {
+    let mut leader = Discovery::new(&config());
+    scrape(&mut leader, 10_000, 100_000_000, 100_000_010);
+    scrape(&mut leader, 20_000, 50_000_000, 50_000_010);
+    // Nor does it while an answer is awaited.
+    assert_eq!(leader.due(Millis(50_001_000)).len(), 1);
+    assert_eq!(leader.due(Millis(50_001_001)).len(), 0);
+    assert_eq!(leader.due(Millis(20_000_000)).len(), 1);
+}
+
+/// A request that an engine answers with its load in the headers.
+fn request(engine: &mut Engine, load: &Load, now: u64) {
+    let now = Millis(now);
+    let mut session = Session::default();
+    let head = Head {
+        method: b"POST",
+        path: b"/v1/completions",
+        ..Head::default()
+    };
+    assert_eq!(session.head(engine, CLUSTER, &head), Step::Hold);
+    session.body(br#"{"model":"m","prompt":"Some words."}"#);
+    let step = session.decide(engine, BodyEnd::Complete, now, |_, _| {});
+    assert!(matches!(step, Step::Steer { .. }), "{step:?}");
+    session.response_load(engine, load, now);
+    session.end(engine, Ending::Served, now);
+}
+
+#[test]
+fn engines_are_read_while_responses_tell_of_their_load() {
+    let mut engine = Engine::new(config(), 1);
+    let mut leader = Discovery::new(&config());
+    let load = Load {
+        waiting: Some(2.0),
+        ..Load::default()
+    };
+    for counted in 1..5 {
+        let at = counted * 1_000;
+        scrape(&mut leader, counted, at, at + 5);
+        request(&mut engine, &load, at + 20);
+        assert!(publish(&mut leader, &mut engine, at + 50));
+        assert_eq!(queries(&mut engine), Some(counted as f64));
+    }
 }

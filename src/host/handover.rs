@@ -50,7 +50,7 @@ pub fn take(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, no
 
 /// Time passed: fold in more of what was left, and leave what was learned.
 pub fn tick(worker: &Worker, now: Millis) {
-    let is_due = now.since(worker.left.learned_at.get()) >= PERIOD_MS;
+    let is_due = now.is_over(worker.left.learned_at.get(), PERIOD_MS);
     if is_due {
         worker.left.learned_at.set(now);
     }
@@ -82,7 +82,7 @@ fn leave_learned(worker: &Worker, rule: usize, cluster: &str, pool: &mut Pool, n
     let key = worker.identity.rule_key(rule, LEARNED, cluster);
     let bytes = pool.leave_learned(now);
     let (there, _) = abi::shared(&key).unwrap_or_default();
-    let stands = learned_at(&there).is_some_and(|at| now.since(at) < 3 * PERIOD_MS);
+    let stands = learned_at(&there).is_some_and(|at| at.0.abs_diff(now.0) < 3 * PERIOD_MS);
     if !stands || bytes.len() >= there.len() {
         let _ = abi::set_shared(&key, &bytes, 0);
     }

@@ -44,7 +44,7 @@ impl Link {
 
     /// Whether the gateway refused this VM a call of late: another thread's VM may be let.
     pub fn is_refused(&self, now: Millis) -> bool {
-        now.since(self.refused_at.get()) < STEP_DOWN_MS
+        !now.is_over(self.refused_at.get(), STEP_DOWN_MS)
     }
 
     /// Other replicas that are not silent.
@@ -154,7 +154,7 @@ fn ask(
     query: &Query,
     now: Millis,
 ) {
-    if !link.is_ready.get() && now.since(link.connected_at.get()) >= CONNECT_PERIOD_MS {
+    if !link.is_ready.get() && now.is_over(link.connected_at.get(), CONNECT_PERIOD_MS) {
         link.connected_at.set(now);
         link.is_ready.set(gateway::connect(options).is_ok());
     }

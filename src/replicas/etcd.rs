@@ -49,7 +49,7 @@ impl Store for Etcd {
         } else {
             GRANT_PERIOD_MS
         };
-        if self.kept_at.is_some_and(|at| now.since(at) < period_ms) {
+        if self.kept_at.is_some_and(|at| !now.is_over(at, period_ms)) {
             return None;
         }
         self.kept_at = Some(now);

@@ -99,7 +99,7 @@ impl Call {
             // Ticks come a little early or late.
             interval_ms - interval_ms / 4
         };
-        self.asked_at.is_none_or(|at| now.since(at) >= wait_ms)
+        self.asked_at.is_none_or(|at| now.is_over(at, wait_ms))
     }
 }
 

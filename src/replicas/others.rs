@@ -130,7 +130,7 @@ impl Others {
 
 impl Replica {
     fn is_alive(&self, now: Millis) -> bool {
-        now.since(self.heard_at) < EXPIRY_MS
+        !now.is_over(self.heard_at, EXPIRY_MS)
     }
 
     /// Takes in a section; returns how many entries were missed before it.

@@ -43,7 +43,7 @@ impl Store for Redis {
         if self.cursor.is_none()
             || self
                 .kept_at
-                .is_some_and(|at| now.since(at) < KEEP_PERIOD_MS)
+                .is_some_and(|at| !now.is_over(at, KEEP_PERIOD_MS))
         {
             return None;
         }
