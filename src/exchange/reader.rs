@@ -7,6 +7,9 @@ use super::{EXPIRY_MS, HEAD_BYTES, LOOK_SEGMENTS, RING, SEGMENT_HEADER_BYTES, VE
 use crate::clock::Millis;
 use crate::request::BlockHash;
 
+/// More entries than a ring can hold.
+const MOST_ENTRIES: u32 = u32::MAX / 4;
+
 /// Another VM, as far as it was read.
 #[derive(Debug)]
 pub struct Member {
@@ -24,6 +27,7 @@ pub struct Member {
     next: u32,
     /// How far the present segment was read: its number, bytes, and the number of the entry there.
     place: (u32, usize, u32),
+    /// Nothing of its log was read yet.
     is_new: bool,
 }
 
@@ -57,9 +61,11 @@ impl Member {
         self.reached = u32_at(header, 20);
         let segment = u32_at(header, 24);
         if self.is_new {
-            // What it told before we listened: as much as its ring still has.
-            self.is_new = false;
+            // What it told before we listened: as much as its ring still has, however long it has told.
             self.segment = segment.saturating_sub(RING - 1);
+            if self.reached != 0 {
+                self.next = self.reached.wrapping_sub(MOST_ENTRIES);
+            }
         }
         if segment.wrapping_sub(self.segment) >= RING {
             self.segment = segment.wrapping_sub(RING - 1);
@@ -82,10 +88,10 @@ impl Member {
         self.at != Millis(0) && self.is_forgotten(now)
     }
 
-    /// Whether its counts still stand.
+    /// Whether its counts still stand. It may speak while it is read; a clock that was set back keeps nobody alive.
     #[must_use]
     pub fn is_alive(&self, now: Millis) -> bool {
-        now.since(self.at) < EXPIRY_MS
+        self.at.0.abs_diff(now.0) < EXPIRY_MS
     }
 
     /// The place in the ring of the segment to read next; `None` when all was read.
@@ -161,8 +167,9 @@ impl Member {
         let whole = bytes.len().saturating_sub(SEGMENT_HEADER_BYTES);
         let mut missed = 0;
         let ahead = number.wrapping_sub(self.next);
+        let is_first = core::mem::take(&mut self.is_new);
         if ahead < u32::MAX / 2 && ahead > 0 {
-            missed = ahead;
+            missed = if is_first { 0 } else { ahead };
             self.next = number;
         }
         self.segment = segment;

@@ -225,3 +225,33 @@ fn silence_ends_what_counts() {
     assert!(member.is_alive(Millis(2999)));
     assert!(!member.is_alive(Millis(3000)));
 }
+
+#[test]
+fn who_is_heard_after_long_is_heard_all_the_same() {
+    for next in [0, 1 << 20, (1 << 31) + 9, u32::MAX - 3] {
+        let mut outbox = Outbox::default();
+        (outbox.next, outbox.first) = (next, next);
+        let mut ring = vec![Vec::new(); RING as usize];
+        for at in 0..1000_u64 {
+            let blocks: Vec<u64> = (at..at + 100).collect();
+            tell(&mut outbox, &mut ring, &told(What::Recorded, &blocks));
+        }
+        let mut member = Member::new(1);
+        member.read_head(&outbox.head(1, core::iter::empty(), Millis(5)));
+        assert!(look(&member, &ring, &[999, 1000], 100).contains(&vec![999, 1000]));
+        let (heard, missed) = listen(&mut member, &outbox, &ring, usize::MAX);
+        // All that the ring has; what was told before anybody listened was not missed.
+        assert_eq!(heard.last().map(|told| told.blocks[0]), Some(999));
+        assert!(heard.len() > 70, "{}", heard.len());
+        assert_eq!((missed, member.wanted()), (0, None));
+    }
+}
+
+#[test]
+fn a_clock_that_was_set_back_keeps_nobody_alive() {
+    let mut member = Member::new(1);
+    let outbox = Outbox::default();
+    member.read_head(&outbox.head(1, core::iter::empty(), Millis(5_000_000)));
+    assert!(member.is_alive(Millis(4_999_999)), "it spoke while we read");
+    assert!(!member.is_alive(Millis(4_000_000)));
+}
