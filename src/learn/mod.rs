@@ -60,8 +60,8 @@ impl BytesPerToken {
         self.models.peek(&model).copied().unwrap_or(self.overall)
     }
 
-    /// The models whose ratio is known, with it.
-    pub fn models(&self) -> impl ExactSizeIterator<Item = (u64, f64)> {
+    /// The models whose ratio is known, with it; used last first.
+    pub fn models(&self) -> impl ExactSizeIterator<Item = (u64, f64)> + DoubleEndedIterator {
         self.models.iter().map(|(model, ratio)| (*model, *ratio))
     }
 

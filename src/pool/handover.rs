@@ -77,7 +77,8 @@ impl Pool {
         self.traffic.visit(told);
         let models = self.bytes_per_token.models();
         write(&mut bytes, u64::try_from(models.len()).unwrap_or(0));
-        for (model, ratio) in models {
+        // The one used last comes last, so that it is that there as well.
+        for (model, ratio) in models.rev() {
             write(&mut bytes, model);
             write(&mut bytes, ratio.to_bits());
         }

@@ -232,3 +232,16 @@ fn any_bytes_can_be_read_and_figures_stay_inside_their_bounds() {
         assert!(is_inside);
     }
 }
+
+#[test]
+fn models_used_lately_are_not_the_first_to_go() {
+    let mut before = pool(&ADDRESSES);
+    for model in 0..64 {
+        before.bytes_per_token.observe(model, 1_000, 500);
+    }
+    let mut after = pool(&ADDRESSES);
+    after.take_learned(&before.leave_learned(NOW), &config(), LATER);
+    after.bytes_per_token.observe(64, 30_000, 1_000);
+    assert_eq!(after.bytes_per_token.of(63), 2.0);
+    assert_ne!(after.bytes_per_token.of(0), 2.0);
+}
