@@ -318,8 +318,13 @@ impl Discovery {
     }
 
     /// What changed since the last call, ready to be published: cluster and bytes.
+    ///
+    /// Before the first listing that is none: who is there now others may know better.
     pub fn news(&mut self) -> Vec<(Box<str>, Vec<u8>)> {
         let mut news = Vec::new();
+        if self.is_old && matches!(self.source, EndpointSource::Admin { .. }) {
+            return news;
+        }
         for cluster in self.clusters.iter_mut().filter(|cluster| cluster.changed) {
             cluster.changed = false;
             let rows: Vec<_> = cluster

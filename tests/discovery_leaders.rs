@@ -176,6 +176,24 @@ fn who_leads_knows_the_endpoints_before_it_tells_of_them() {
     hear(&mut first, &[], 12_010);
     publish(&mut first, &mut engine, 12_010);
     assert_eq!(endpoints(&mut engine), 0);
+
+    // An engine answers the one that leads again before the admin interface does.
+    hear(&mut first, &[ENGINE, "10.0.0.2:8000"], 13_000);
+    publish(&mut first, &mut engine, 13_000);
+    assert_eq!(endpoints(&mut engine), 2);
+    second.lead(Millis(20_000));
+    let call = Call::Scrape {
+        cluster: CLUSTER.into(),
+        address: ENGINE.into(),
+    };
+    let text = metrics(5);
+    let answer = Answer::Body {
+        status: 200,
+        body: text.as_bytes(),
+    };
+    second.answer(&call, answer, &mut Telemetry::default(), Millis(20_010));
+    publish(&mut second, &mut engine, 20_010);
+    assert_eq!(endpoints(&mut engine), 2, "nobody has left");
 }
 
 #[test]
