@@ -291,17 +291,19 @@ fn a_cooldown_is_half_open_after_its_time() {
     let at = |ms| Millis(ms);
     cooldown.failed(at(0), &options);
     cooldown.failed(at(0), &options);
-    assert_eq!(cooldown.until(), None);
+    assert_eq!(cooldown.until(at(0)), None);
     cooldown.succeeded();
     for _ in 0..3 {
         cooldown.failed(at(0), &options);
     }
-    assert_eq!(cooldown.until(), Some(at(10_000)));
+    assert_eq!(cooldown.until(at(0)), Some(at(10_000)));
     // The request that tries it closes it for the others, for one cooldown.
     cooldown.picked(at(10_000), &options);
-    assert_eq!(cooldown.until(), Some(at(20_000)));
+    assert_eq!(cooldown.until(at(10_000)), Some(at(20_000)));
+    // A clock that was set back by an hour does not put it aside for an hour.
+    assert_eq!(cooldown.until(at(9_000)), None);
     cooldown.succeeded();
-    assert_eq!(cooldown.until(), None);
+    assert_eq!(cooldown.until(at(10_000)), None);
 }
 
 #[test]

@@ -13,22 +13,28 @@ use crate::number::millis;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cooldown {
     consecutive: u32,
-    until: Option<Millis>,
+    /// From when until when it is put aside.
+    aside: Option<(Millis, Millis)>,
 }
 
 impl Cooldown {
-    /// When the endpoint may be tried again.
+    /// When the endpoint may be tried again. A clock that was set back before its cooldown ends that.
     #[must_use]
-    pub fn until(&self) -> Option<Millis> {
-        self.until
+    pub fn until(&self, now: Millis) -> Option<Millis> {
+        let (from, until) = self.aside?;
+        (from <= now).then_some(until)
     }
 
     /// A request to it failed.
     pub fn failed(&mut self, now: Millis, options: &PickOptions) {
         self.consecutive = self.consecutive.saturating_add(1);
         if self.consecutive >= options.cooldown_failures.max(1) {
-            self.until = Some(now.plus(millis(options.cooldown)));
+            self.begin(now, options);
         }
+    }
+
+    fn begin(&mut self, now: Millis, options: &PickOptions) {
+        self.aside = Some((now, now.plus(millis(options.cooldown))));
     }
 
     /// A request to it went well.
@@ -38,8 +44,8 @@ impl Cooldown {
 
     /// It was picked: where its cooldown is over, this request is the one that tries it.
     pub fn picked(&mut self, now: Millis, options: &PickOptions) {
-        if self.until.is_some_and(|until| now >= until) {
-            self.until = Some(now.plus(millis(options.cooldown)));
+        if self.aside.is_some_and(|(_, until)| now >= until) {
+            self.begin(now, options);
         }
     }
 }

@@ -224,7 +224,7 @@ impl Pool {
                     .is_none_or(|subset| subset.contains(&&*endpoint.address))
                     && (self.named_at.is_none() || self.named.contains(&slot)),
                 serves_model: None,
-                cooling_until: endpoint.cooldown.until(),
+                cooling_until: endpoint.cooldown.until(now),
             };
             if endpoint.role.plays(part) && filter::eligible(&standing, now).is_ok() {
                 self.candidates.push(Candidate {

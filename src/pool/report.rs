@@ -50,7 +50,7 @@ fn tell(endpoint: &Endpoint, index_blocks: u32, report: &mut Report, now: Millis
     report.text("health", health);
     let cooling_ms = endpoint
         .cooldown
-        .until()
+        .until(now)
         .map_or(0, |until| until.since(now));
     let load_age_ms = endpoint.load_at.map(|at| to_f64(now.since(at)));
     report.counts(&[
