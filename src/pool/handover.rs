@@ -47,12 +47,12 @@ fn write(bytes: &mut Vec<u8>, word: u64) {
     bytes.extend_from_slice(&word.to_le_bytes());
 }
 
-/// Whether something was learned about an endpoint that another VM can use.
+/// Whether something was learned about an endpoint that another VM can use. What engines themselves tell any VM
+/// is none of that: else one that served nothing would seem to know as much as others.
 fn is_known(endpoint: &Endpoint) -> bool {
     endpoint.rate.tokens_per_ms().is_some()
         || endpoint.queueing.ms() > 0.0
         || endpoint.trust.factor() < 1.0
-        || endpoint.outer_hit_share > 0.0
 }
 
 /// When learned figures were written; `None` = they are none.

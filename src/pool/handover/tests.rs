@@ -245,3 +245,11 @@ fn models_used_lately_are_not_the_first_to_go() {
     assert_eq!(after.bytes_per_token.of(63), 2.0);
     assert_ne!(after.bytes_per_token.of(0), 2.0);
 }
+
+#[test]
+fn who_served_nothing_knows_less_than_who_did() {
+    let mut idle = pool(&ADDRESSES);
+    let endpoints = idle.table.iter_mut();
+    endpoints.for_each(|endpoint| endpoint.outer_hit_share = 0.5);
+    assert!(idle.leave_learned(NOW).len() < learned().leave_learned(NOW).len());
+}
