@@ -705,6 +705,18 @@ fn a_message_cut_before_its_role_is_lost_alone() {
     assert_eq!((alone.blocks.len(), alone.bytes), (0, LONG.len() as u64));
 }
 
+/// Tools come last in most clients' bodies, and stand first in a prompt.
+#[test]
+fn messages_before_tools_that_were_cut_count_in_bytes() {
+    let body =
+        format!(r#"{{"messages":[{{"role":"user","content":"{LONG}"}}],"tools":[{{"type":"func"#);
+    let cut = try_read(Api::Chat, &small_blocks(), &[body.as_bytes()], BodyEnd::Cut)
+        .expect("cut is not malformed");
+    assert!(cut.bytes >= LONG.len() as u64, "{}", cut.bytes);
+    assert!(cut.head_bytes <= cut.bytes);
+    assert!(cut.matched_bytes(cut.blocks.len()) <= cut.bytes);
+}
+
 #[test]
 fn matched_bytes_are_monotone_and_bounded() {
     let prompt = chat(&format!(

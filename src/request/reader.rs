@@ -9,7 +9,7 @@
 //! message; the host that holds no more) leaves keys unseen that might still have come. Such a prompt
 //! is seeded apart, with a mask of what was not seen: it matches prompts that were cut alike, such as
 //! the next turn of the same long conversation, and never one that was read to its end. The section
-//! that was open ends where it was cut, and sections that would follow it are dropped. When only the
+//! that was open ends where it was cut, and sections that would follow it only count in bytes. When only the
 //! blocks ran out the rest is still skimmed, and nothing is unknown.
 //!
 //! Batches. Of several prompts in one call the first defines the blocks, since engines cache each
@@ -146,7 +146,7 @@ fn chain(walk: Walk, start: u64, cut: Option<Cut>) -> Prompt {
     let open = if cut.is_some() { open } else { None };
     for section in [Section::System, Section::Messages] {
         if open.is_some_and(|open| open < section) {
-            out.stream(section).reset();
+            out.stream(section).truncate(0);
         }
     }
     let max_blocks = out.current().max_blocks();
