@@ -10,6 +10,8 @@ use super::root::Worker;
 use super::{abi, gateway};
 use crate::clock::Millis;
 use crate::engine::Engine;
+#[cfg(feature = "higress")]
+use crate::exchange::handover::MAX_AGE_MS;
 use crate::pool::Pool;
 use crate::pool::handover::learned_at;
 use crate::telemetry::Telemetry;
@@ -26,7 +28,7 @@ const PERIOD_MS: u64 = 10_000;
 pub struct Left {
     learned_at: Cell<Millis>,
     #[cfg(feature = "higress")]
-    is_all: Cell<bool>,
+    all_at: Cell<Millis>,
 }
 
 /// A cluster's endpoints are known: take what a VM before this one left about them, the first time.
@@ -64,12 +66,14 @@ pub fn tick(worker: &Worker, now: Millis) {
     });
 }
 
-/// This VM asks to be rebuilt: leave all, once.
+/// This VM asks to be rebuilt: leave all. It is rebuilt when its next request comes: where that takes long, what
+/// was left is left anew before it is too old.
 #[cfg(feature = "higress")]
 pub fn leave(worker: &Worker, now: Millis) {
-    if worker.left.is_all.replace(true) {
+    if !now.is_over(worker.left.all_at.get(), MAX_AGE_MS / 2) {
         return;
     }
+    worker.left.all_at.set(now);
     each_pool(worker, &mut |rule, cluster, pool, _| {
         leave_learned(worker, rule, cluster, pool, now);
         let key = worker.identity.rule_key(rule, HANDOVER, cluster);

@@ -219,6 +219,19 @@ fn what_was_left_long_ago_counts_as_nothing() {
 }
 
 #[test]
+fn who_waits_long_for_its_rebuild_leaves_what_it_knows_all_the_same() {
+    let gateway = gateway();
+    let configuration = configuration(false, REBUILT);
+    let mut old = start(&gateway, &configuration);
+    let first = prompt(0, 40 * BLOCK_BYTES);
+    send(&mut old, &gateway, &first);
+    old.advance(400_000).unwrap();
+    let mut fresh = start(&gateway, &configuration);
+    let after = send(&mut fresh, &gateway, &first);
+    assert!(after.matched_blocks >= 40, "{after:?}");
+}
+
+#[test]
 fn taking_over_never_stalls_a_worker() {
     /// Some three milliseconds.
     const BOUND: u64 = 10_000_000;
