@@ -13,7 +13,7 @@ use core::cell::Cell;
 use super::Pool;
 use crate::clock::Millis;
 use crate::config::Config;
-use crate::endpoints::table::Endpoint;
+use crate::endpoints::endpoint::Endpoint;
 use crate::endpoints::{MAX_ENDPOINTS, Slot};
 use crate::exchange::handover::{Handover, is_recent};
 use crate::exchange::{Outbox, What, u64_at};
