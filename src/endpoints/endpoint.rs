@@ -67,6 +67,9 @@ pub struct Endpoint {
     pub(super) listing: u32,
 }
 
+/// How many figures [`Endpoint::visit`] shows.
+pub const LEARNED_FIGURES: usize = 5;
+
 /// This gateway's share of what an engine tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ours {
@@ -184,7 +187,7 @@ impl Endpoint {
             .unwrap_or(DEFAULT_PREFILL_TOKENS_PER_MS)
     }
 
-    /// Shows all that was learned of it.
+    /// Shows all that was learned of it, [`LEARNED_FIGURES`].
     pub fn visit(&mut self, visit: &mut Visit<'_>) {
         self.rate.visit(visit);
         self.queueing.visit(visit);
