@@ -70,16 +70,10 @@ impl Member {
         true
     }
 
-    /// Whether it has been silent so long that it need not be asked again.
-    #[must_use]
-    pub fn is_forgotten(&self, now: Millis) -> bool {
-        now.since(self.at) > 30 * EXPIRY_MS
-    }
-
     /// Whether it spoke once and is silent for so long that its place can be given up.
     #[must_use]
     pub fn is_gone(&self, now: Millis) -> bool {
-        self.at != Millis(0) && self.is_forgotten(now)
+        self.at != Millis(0) && now.since(self.at) > 30 * EXPIRY_MS
     }
 
     /// Whether its counts still stand.

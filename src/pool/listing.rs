@@ -169,7 +169,7 @@ impl Pool {
         at != Millis(0) && known.is_none_or(|known| at > known || known > now)
     }
 
-    /// Reads an engine's text; `None` when it is the last one.
+    /// Takes in what an engine said, with what it means for the index.
     fn read(
         &mut self,
         slot: Slot,
