@@ -3,9 +3,8 @@
 
 mod server;
 
-use std::path::Path;
-
 use server::Redis;
+use warmroute_harness::built;
 use warmroute_harness::host::{
     Artifact, Fault, Gateway, Nth, Profile, StreamId, StreamSpec, UpstreamHost, Vm, header_map,
 };
@@ -15,9 +14,7 @@ const STORE: &str = "store";
 const TICK_MS: u64 = 100;
 
 fn artifact() -> Artifact {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/warmroute-higress.wasm");
-    let bytes = std::fs::read(&path).expect("dist/warmroute-higress.wasm: make build");
-    Artifact::load(&bytes).expect("the artifact loads")
+    built::artifact(Profile::Higress).unwrap()
 }
 
 /// One gateway process.
