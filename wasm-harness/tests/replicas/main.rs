@@ -1,9 +1,9 @@
 //! Replicas of a gateway over a real Redis: the built plugin in the harness's host, whose Redis calls go to a
 //! server that each test starts. Needs `make build`; without a redis-server every test says so and is skipped.
 
-mod server;
+mod redis;
 
-use server::Redis;
+use redis::Redis;
 use warmroute_harness::built;
 use warmroute_harness::host::{
     Artifact, Fault, Gateway, Nth, Profile, StreamId, StreamSpec, UpstreamHost, Vm, header_map,
