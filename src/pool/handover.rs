@@ -30,7 +30,7 @@ const VERSION: u64 = u64::from_le_bytes(*b"learned1");
 /// More models than anybody remembers.
 const MANY_MODELS: u64 = 1024;
 
-/// Words that are read one after the other.
+/// Words that are read one after the other; in a cell, as figures are read by a visitor and what is between them is not.
 struct Words<'a>(Cell<&'a [u8]>);
 
 impl Words<'_> {

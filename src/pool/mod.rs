@@ -49,7 +49,7 @@ pub struct Pool {
     exchange: Exchange,
     /// What the VM before left and is not folded in yet.
     handover: Option<Handover>,
-    /// Whether what it left was looked for.
+    /// Whether what the VM before left was looked for.
     pub has_begun: bool,
     /// When the endpoints were last listed.
     pub listed_at: Option<Millis>,
