@@ -18,13 +18,25 @@ pub struct Member {
     pub at: Millis,
     /// Version of the head that was read last, as the host counts.
     pub version: Option<u32>,
+    /// Number that its next entry will have.
     reached: u32,
+    /// The segment that it writes.
     newest: u32,
+    /// The segment that is read.
     segment: u32,
+    /// Number of the entry to read next.
     next: u32,
-    /// How far the present segment was read: its number, bytes, and the number of the entry there.
-    place: (u32, usize, u32),
+    place: Place,
     is_new: bool,
+}
+
+/// How far a segment was read.
+#[derive(Debug, Default)]
+struct Place {
+    segment: u32,
+    bytes: usize,
+    /// Number of the entry there.
+    number: u32,
 }
 
 impl Member {
@@ -40,7 +52,7 @@ impl Member {
             newest: 0,
             segment: 0,
             next: 0,
-            place: (0, 0, 0),
+            place: Place::default(),
             is_new: true,
         }
     }
@@ -110,8 +122,8 @@ impl Member {
         }
         let (segment, number) = (u32_at(header, 12), u32_at(header, 16));
         // Entries are only ever added behind what was read.
-        Some(match entries.get(self.place.1..) {
-            Some(rest) if self.place.0 == segment => (segment, self.place.2, rest),
+        Some(match entries.get(self.place.bytes..) {
+            Some(rest) if self.place.segment == segment => (segment, self.place.number, rest),
             _ => (segment, number, entries),
         })
     }
@@ -171,7 +183,11 @@ impl Member {
             }
             entries = rest;
             number = number.wrapping_add(1);
-            self.place = (segment, whole.saturating_sub(entries.len()), number);
+            self.place = Place {
+                segment,
+                bytes: whole.saturating_sub(entries.len()),
+                number,
+            };
         }
         if self.next != self.reached {
             self.segment = segment.wrapping_add(1);
