@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds both plugins: link, finish (exports, list of imports), optimise, write dist/.
+# Builds both plugins: link, finish (exports, list of imports), optimise, write dist/. Then, in the same way, the
+# module that `make bench` measures a decision's parts with: target/bench/.
 # The same toolchain gives the same bytes in any folder: every path in them is remapped.
 set -euo pipefail
 cd -P "$(dirname "$0")/.."

@@ -7,7 +7,8 @@
 //! Invariants
 //! - one call a target at a time; one that is never answered is given up after twice its timeout;
 //! - a failed listing keeps the endpoints of the last good one; a failed scrape keeps the last load,
-//!   whose age then takes its weight away.
+//!   whose age then takes its weight away;
+//! - what another VM may have overtaken is not published: not what was known when this one led before.
 //!
 //! Cost: O(endpoints) a tick; a scrape's text is read once, in one pass.
 

@@ -20,7 +20,8 @@
 //!
 //! Cost: a head is 32 bytes and 44 an endpoint in use; reading it O(endpoints in use). Folding costs one
 //! index record a told block: at most [`FOLD_BLOCKS`] a decision, and a look at each entry in the last
-//! [`LOOK_SEGMENTS`] segments of each other VM; the rest is done by ticks.
+//! [`LOOK_SEGMENTS`] segments of each other VM; the rest is done by ticks,
+//! [`FOLD_BLOCKS_A_TICK`] each.
 
 pub mod handover;
 pub mod members;
@@ -42,6 +43,8 @@ pub const RING: u32 = 8;
 const SEGMENT_BYTES: usize = 8 * 1024;
 /// Blocks folded in at a decision.
 pub const FOLD_BLOCKS: usize = 512;
+/// Blocks folded in at a tick: all that a ring can hold of a few busy workers, or what many replicas told.
+pub const FOLD_BLOCKS_A_TICK: usize = 8 * 1024;
 /// Segments of another's log that are looked through at a decision.
 pub const LOOK_SEGMENTS: u32 = 2;
 /// A VM that is silent this long no longer counts.

@@ -1,10 +1,10 @@
-//! Texts that are left out, against a search that may look back.
+//! Texts that are left out: what they change, and against a search that may look back.
 
 mod prompt_support;
 
-use prompt_support::{small_blocks, try_read};
+use prompt_support::{LONG, same, shared, small_blocks, try_read};
 use warmroute::config::{CharClass, IgnorePattern, PromptOptions};
-use warmroute::request::{Api, BodyEnd};
+use warmroute::request::{Api, BodyEnd, Prompt};
 
 fn pattern(prefix: &str, class: &str, max_chars: u16) -> IgnorePattern {
     let class = CharClass(class.bytes().fold(0, |mask, b| mask | 1 << b));
@@ -71,4 +71,40 @@ fn as_a_search_that_may_look_back() {
         changed += usize::from(given != want);
     }
     assert!(changed > 1000, "{changed}");
+}
+
+fn claude(nonce: &str, options: &PromptOptions) -> Prompt {
+    let body = format!(
+        r#"{{"model":"c","messages":[{{"role":"user","content":[{{"type":"text","text":"hello","cache_control":{{"type":"ephemeral"}}}}]}}],"system":[{{"type":"text","text":"x-billing: v=1.2; entry=cli; cch={nonce};"}},{{"type":"text","text":"{LONG}","cache_control":{{"type":"ephemeral"}}}}],"stream":true}}"#
+    );
+    try_read(
+        Api::Messages,
+        options,
+        &[body.as_bytes()],
+        BodyEnd::Complete,
+    )
+    .expect("a prompt")
+}
+
+#[test]
+fn a_nonce_ends_the_match_unless_it_is_ignored() {
+    let (a, b) = (
+        claude("36ee5", &small_blocks()),
+        claude("0aaa9", &small_blocks()),
+    );
+    assert!(shared(&a, &b) <= 3, "{}", shared(&a, &b));
+    assert!(a.stream);
+    let ignore = |max_chars| PromptOptions {
+        ignore: vec![pattern("; cch=", "0123456789abcdef", max_chars)],
+        ..small_blocks()
+    };
+    let (a, b) = (claude("36ee5", &ignore(5)), claude("0aaa9", &ignore(5)));
+    same(&a, &b);
+    assert_ne!(
+        claude("36ee5", &ignore(4)).blocks,
+        claude("0aaa9", &ignore(4)).blocks
+    );
+    assert_eq!(a.bytes, claude("36ee5", &small_blocks()).bytes);
+    // What is no part of the class stays.
+    assert_ne!(claude("36ee5x", &ignore(5)).blocks, a.blocks);
 }

@@ -3,6 +3,7 @@
 pub mod admin_clusters;
 pub mod cooldown;
 pub mod dialect;
+pub mod endpoint;
 pub mod gateway_hosts;
 pub mod load;
 pub mod own;

@@ -21,14 +21,26 @@ pub struct Member {
     pub at: Millis,
     /// Version of the head that was read last, as the host counts.
     pub version: Option<u32>,
+    /// Number that its next entry will have.
     reached: u32,
+    /// The segment that it writes.
     newest: u32,
+    /// The segment that is read.
     segment: u32,
+    /// Number of the entry to read next.
     next: u32,
-    /// How far the present segment was read: its number, bytes, and the number of the entry there.
-    place: (u32, usize, u32),
+    place: Place,
     /// Nothing of its log was read yet.
     is_new: bool,
+}
+
+/// How far a segment was read.
+#[derive(Debug, Default)]
+struct Place {
+    segment: u32,
+    bytes: usize,
+    /// Number of the entry there.
+    number: u32,
 }
 
 impl Member {
@@ -44,7 +56,7 @@ impl Member {
             newest: 0,
             segment: 0,
             next: 0,
-            place: (0, 0, 0),
+            place: Place::default(),
             is_new: true,
         }
     }
@@ -76,16 +88,10 @@ impl Member {
         true
     }
 
-    /// Whether it has been silent so long that it need not be asked again.
-    #[must_use]
-    pub fn is_forgotten(&self, now: Millis) -> bool {
-        now.since(self.at) > 30 * EXPIRY_MS
-    }
-
     /// Whether it spoke once and is silent for so long that its place can be given up.
     #[must_use]
     pub fn is_gone(&self, now: Millis) -> bool {
-        self.at != Millis(0) && self.is_forgotten(now)
+        self.at != Millis(0) && now.since(self.at) > 30 * EXPIRY_MS
     }
 
     /// Whether its counts still stand. It may speak while it is read; a clock that was set back keeps nobody alive.
@@ -122,8 +128,8 @@ impl Member {
         }
         let (segment, number) = (u32_at(header, 12), u32_at(header, 16));
         // Entries are only ever added behind what was read.
-        Some(match entries.get(self.place.1..) {
-            Some(rest) if self.place.0 == segment => (segment, self.place.2, rest),
+        Some(match entries.get(self.place.bytes..) {
+            Some(rest) if self.place.segment == segment => (segment, self.place.number, rest),
             _ => (segment, number, entries),
         })
     }
@@ -184,7 +190,11 @@ impl Member {
             }
             entries = rest;
             number = number.wrapping_add(1);
-            self.place = (segment, whole.saturating_sub(entries.len()), number);
+            self.place = Place {
+                segment,
+                bytes: whole.saturating_sub(entries.len()),
+                number,
+            };
         }
         if self.next != self.reached {
             self.segment = segment.wrapping_add(1);

@@ -5,6 +5,12 @@ use super::*;
 /// A ring of segments, as shared data holds it.
 type Ring = Vec<Vec<u8>>;
 
+/// A log, its ring, and somebody who hears of it.
+fn fresh() -> (Outbox, Ring, Member) {
+    let ring = vec![Vec::new(); RING as usize];
+    (Outbox::default(), ring, Member::new(1))
+}
+
 fn told(what: What, blocks: &[u64]) -> Told {
     Told {
         what,
@@ -44,11 +50,7 @@ fn listen(
 
 #[test]
 fn what_is_told_is_heard_once_and_in_order() {
-    let (mut outbox, mut ring, mut member) = (
-        Outbox::default(),
-        vec![Vec::new(); RING as usize],
-        Member::new(1),
-    );
+    let (mut outbox, mut ring, mut member) = fresh();
     let first = told(What::Recorded, &[1, 2, 3]);
     let second = told(What::Withdrawn, &[3]);
     tell(&mut outbox, &mut ring, &first);
@@ -64,11 +66,7 @@ fn what_is_told_is_heard_once_and_in_order() {
 
 #[test]
 fn a_budget_spreads_the_work_and_loses_nothing() {
-    let (mut outbox, mut ring, mut member) = (
-        Outbox::default(),
-        vec![Vec::new(); RING as usize],
-        Member::new(1),
-    );
+    let (mut outbox, mut ring, mut member) = fresh();
     let entries: Vec<_> = (0..500u64)
         .map(|n| told(What::Recorded, &[n, n + 1, n + 2]))
         .collect();
@@ -97,11 +95,7 @@ fn look(member: &Member, ring: &Ring, blocks: &[u64], mut budget: usize) -> Vec<
 
 #[test]
 fn a_decision_finds_its_own_blocks_and_a_tick_all_the_same_hears_everything() {
-    let (mut outbox, mut ring, mut member) = (
-        Outbox::default(),
-        vec![Vec::new(); RING as usize],
-        Member::new(1),
-    );
+    let (mut outbox, mut ring, mut member) = fresh();
     // Hashes as they are: spread over all bits.
     let hash = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let path = |numbers: &[u64]| numbers.iter().map(|n| hash(*n)).collect::<Vec<_>>();
@@ -126,11 +120,7 @@ fn a_decision_finds_its_own_blocks_and_a_tick_all_the_same_hears_everything() {
 
 #[test]
 fn only_the_newest_segments_are_looked_through() {
-    let (mut outbox, mut ring, mut member) = (
-        Outbox::default(),
-        vec![Vec::new(); RING as usize],
-        Member::new(1),
-    );
+    let (mut outbox, mut ring, mut member) = fresh();
     let blocks: Vec<u64> = (0..100).collect();
     let mut looked_at = 0;
     for _ in 0..1000 {
@@ -146,11 +136,7 @@ fn only_the_newest_segments_are_looked_through() {
 
 #[test]
 fn a_reader_that_is_too_slow_counts_what_it_missed_and_goes_on() {
-    let (mut outbox, mut ring, mut member) = (
-        Outbox::default(),
-        vec![Vec::new(); RING as usize],
-        Member::new(1),
-    );
+    let (mut outbox, mut ring, mut member) = fresh();
     tell(&mut outbox, &mut ring, &told(What::Recorded, &[0]));
     listen(&mut member, &outbox, &ring, 100);
     let blocks: Vec<u64> = (0..100).collect();

@@ -8,15 +8,12 @@ use super::root::Worker;
 use super::shared;
 use crate::clock::Millis;
 use crate::engine::Engine;
-use crate::exchange::{FOLD_BLOCKS, RING, Sought, members};
+use crate::exchange::{FOLD_BLOCKS, FOLD_BLOCKS_A_TICK, RING, Sought, members};
 use crate::pool::Pool;
 use crate::request::BlockHash;
 
 /// Shared value: who takes part.
 pub const MEMBERS: &str = "members";
-
-/// Blocks folded in at a tick: all that a ring can hold of a few busy workers, or what many replicas told.
-const FOLD_BLOCKS_A_TICK: usize = 8_192;
 
 /// Key of a member's head.
 #[inline(never)]

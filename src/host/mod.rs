@@ -1,16 +1,19 @@
 //! The gateway's side: callbacks in, host calls out. The only place that names `proxy_wasm`.
 //!
 //! ```text
-//! root     one plugin configuration in one VM: engines by rule, ticks
-//! stream   one request: callbacks -> session, its steps -> the gateway
-//! gateway  what Envoy and Higress do differently (one of two files, by feature)
-//! abi      host calls, each total
-//! metrics  counts handed on
-//! headers  what both are asked for alike
-//! exchange  what workers tell each other
-//! handover  what a VM leaves to the next
+//! root        one plugin configuration in one VM: engines by rule, ticks
+//! stream      one request: callbacks -> session, its steps -> the gateway
+//! gateway     what Envoy and Higress do differently (one of two files, by feature)
+//! abi         host calls, each total
+//! calls       calls that are out, by the gateway's number for them
+//! metrics     counts handed on
+//! headers     what both are asked for alike
+//! scraper     discovery's calls, where the gateway lists no endpoints (Envoy)
+//! exchange    what workers tell each other
+//! handover    what a VM leaves to the next
+//! replicas    what the leading VM tells the other replicas, and hears from them
 //! debug_page  what a worker knows, for people
-//! shared   this VM among those of its process
+//! shared      this VM among those of its process
 //! ```
 //!
 //! Invariants: nothing here panics; a host call that fails is counted and the request goes on without us.

@@ -2,7 +2,8 @@
 //! index about an endpoint.
 //!
 //! Every figure moves only as fast as evidence comes (exponential smoothing) and stays inside fixed
-//! bounds, so one odd answer cannot turn decisions over. Cost: O(1) an answer.
+//! bounds, so one odd answer cannot turn decisions over. [`Visit`] shows figures with their bounds, so that the
+//! next VM can take them over. Cost: O(1) an answer.
 
 mod traffic;
 

@@ -32,44 +32,17 @@ pub(super) fn choose(
     if !(whole > 0.0 && whole < f64::INFINITY) {
         return None;
     }
-    let queue = Range::of(candidates.iter().filter_map(waiting));
-    let inflight = Range::of(candidates.iter().map(|c| f64::from(c.signals.inflight)));
+    let ranges = Ranges {
+        queue: Range::of(candidates.iter().filter_map(waiting)),
+        inflight: Range::of(candidates.iter().map(|c| f64::from(c.signals.inflight))),
+    };
     let mut any = false;
     let mut best = -1.0_f64;
     let mut ties = 0_usize;
     for candidate in candidates {
-        let signals = &candidate.signals;
-        let mut sum = 0.0;
-        let mut add = |weight: f64, value: Option<f64>| {
-            if let Some(value) = value
-                && weight != 0.0
-            {
-                any = true;
-                sum += weight * value.clamp(0.0, 1.0);
-            }
-        };
-        add(
-            weights.queue,
-            waiting(candidate).map(|x| queue.lower_is_better(x)),
-        );
-        add(
-            weights.kv_cache,
-            finite(signals.kv_use).map(|x| 1.0 - x.clamp(0.0, 1.0)),
-        );
-        add(
-            weights.prefix_cache,
-            Some(prefix(candidate.matched_tokens, ask.prompt_tokens)),
-        );
-        add(weights.lora_affinity, adapter(signals.adapter));
-        add(
-            weights.inflight,
-            Some(inflight.lower_is_better(f64::from(signals.inflight))),
-        );
-        add(
-            weights.failure,
-            Some(1.0 - sane(signals.failure, 1.0).clamp(0.0, 1.0)),
-        );
-        let score = sum / whole;
+        let sum = sum(ask, candidate, weights, &ranges);
+        any |= sum.is_some();
+        let score = sum.unwrap_or(0.0) / whole;
         if score > best {
             best = score;
             ties = 1;
@@ -95,6 +68,41 @@ pub(super) fn choose(
     Some((winner.0, Branch::Weighted))
 }
 
+/// A candidate's signals, weighted and added up; `None` when none of them has weight.
+fn sum(ask: &Ask, candidate: &Candidate, weights: &Weights, ranges: &Ranges) -> Option<f64> {
+    let signals = &candidate.signals;
+    let mut sum = None;
+    let mut add = |weight: f64, value: Option<f64>| {
+        if let Some(value) = value
+            && weight != 0.0
+        {
+            *sum.get_or_insert(0.0) += weight * value.clamp(0.0, 1.0);
+        }
+    };
+    add(
+        weights.queue,
+        waiting(candidate).map(|x| ranges.queue.lower_is_better(x)),
+    );
+    add(
+        weights.kv_cache,
+        finite(signals.kv_use).map(|x| 1.0 - x.clamp(0.0, 1.0)),
+    );
+    add(
+        weights.prefix_cache,
+        Some(prefix(candidate.matched_tokens, ask.prompt_tokens)),
+    );
+    add(weights.lora_affinity, adapter(signals.adapter));
+    add(
+        weights.inflight,
+        Some(ranges.inflight.lower_is_better(f64::from(signals.inflight))),
+    );
+    add(
+        weights.failure,
+        Some(1.0 - sane(signals.failure, 1.0).clamp(0.0, 1.0)),
+    );
+    sum
+}
+
 fn waiting(candidate: &Candidate) -> Option<f64> {
     finite(candidate.signals.waiting).filter(|x| *x >= 0.0)
 }
@@ -118,6 +126,12 @@ fn adapter(adapter: Adapter) -> Option<f64> {
         Adapter::Active => Some(1.0),
         Adapter::Room | Adapter::Waiting | Adapter::Full => Some(0.0),
     }
+}
+
+/// The signals that are normalised over all candidates.
+struct Ranges {
+    queue: Range,
+    inflight: Range,
 }
 
 /// The smallest and the largest value over all candidates.

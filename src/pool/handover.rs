@@ -13,7 +13,7 @@ use core::cell::Cell;
 use super::Pool;
 use crate::clock::Millis;
 use crate::config::Config;
-use crate::endpoints::table::Endpoint;
+use crate::endpoints::endpoint::{Endpoint, LEARNED_FIGURES};
 use crate::endpoints::{MAX_ENDPOINTS, Slot};
 use crate::exchange::handover::{Handover, is_recent};
 use crate::exchange::{Outbox, What, u64_at};
@@ -25,13 +25,12 @@ pub const MAX_PAIRS: u32 = 64 * 1024;
 /// Pairs of one entry.
 const PAIRS_AN_ENTRY: usize = 1024;
 
+/// Format of learned figures, their number and order among it.
 const VERSION: u64 = u64::from_le_bytes(*b"learned1");
-/// Figures of an endpoint.
-const FIGURES: usize = 5;
 /// More models than anybody remembers.
 const MANY_MODELS: u64 = 1024;
 
-/// Words that are read one after the other.
+/// Words that are read one after the other; in a cell, as figures are read by a visitor and what is between them is not.
 struct Words<'a>(Cell<&'a [u8]>);
 
 impl Words<'_> {
@@ -109,7 +108,7 @@ impl Pool {
             let slot = self.table.slot_of_name(name);
             match slot.and_then(|slot| self.table.get_mut(slot)) {
                 Some(endpoint) => endpoint.visit(set),
-                None => (0..FIGURES).for_each(|_| _ = words.next()),
+                None => (0..LEARNED_FIGURES).for_each(|_| _ = words.next()),
             }
         }
         for at in 0..MAX_ENDPOINTS {

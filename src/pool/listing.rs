@@ -6,9 +6,9 @@ use super::Pool;
 use crate::clock::Millis;
 use crate::config::Config;
 use crate::endpoints::Slot;
+use crate::endpoints::endpoint::{Endpoint, Reading};
 use crate::endpoints::load::{Health, Load};
 use crate::endpoints::role::Role;
-use crate::endpoints::table::{Endpoint, Reading};
 use crate::number::{to_f64, to_u32};
 use crate::raw_json::RawJsonStr;
 use crate::telemetry::{Counter, MAX_SERIES, Tally, Telemetry};
@@ -170,7 +170,7 @@ impl Pool {
         at != Millis(0) && known.is_none_or(is_after)
     }
 
-    /// Reads an engine's text; `None` when it is the last one.
+    /// Takes in what an engine said, with what it means for the index.
     fn read(
         &mut self,
         slot: Slot,

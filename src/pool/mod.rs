@@ -24,9 +24,10 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::clock::Millis;
 use crate::config::{Config, SessionMode};
 use crate::endpoints::Slot;
+use crate::endpoints::endpoint::Endpoint;
 use crate::endpoints::load::{Health, adapter_hash};
 use crate::endpoints::role::Part;
-use crate::endpoints::table::{Endpoint, Table};
+use crate::endpoints::table::Table;
 use crate::exchange::handover::Handover;
 use crate::exchange::{Exchange, What};
 use crate::fallback::Fallback;
@@ -48,7 +49,7 @@ pub struct Pool {
     exchange: Exchange,
     /// What the VM before left and is not folded in yet.
     handover: Option<Handover>,
-    /// Whether what it left was looked for.
+    /// Whether what the VM before left was looked for.
     pub has_begun: bool,
     /// When the endpoints were last listed.
     pub listed_at: Option<Millis>,

@@ -2,8 +2,8 @@
 
 use super::Pool;
 use crate::clock::Millis;
+use crate::endpoints::endpoint::Endpoint;
 use crate::endpoints::load::Health;
-use crate::endpoints::table::Endpoint;
 use crate::number::to_f64;
 use crate::report::Report;
 

@@ -1,8 +1,8 @@
 //! An endpoint as the picker sees it.
 
 use crate::clock::Millis;
+use crate::endpoints::endpoint::Endpoint;
 use crate::endpoints::load::Load;
-use crate::endpoints::table::Endpoint;
 use crate::pick::{Adapter, Signals};
 
 /// Where an adapter stands at an endpoint.

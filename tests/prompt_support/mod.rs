@@ -6,6 +6,10 @@ use std::rc::Rc;
 use warmroute::config::PromptOptions;
 use warmroute::request::{Api, BodyEnd, Feed, Prompt, PromptPlan, PromptReader, Seed, Unreadable};
 
+/// A text of some blocks.
+pub const LONG: &str =
+    "A system text that is long enough to fill a good many blocks of sixteen bytes each.";
+
 pub fn small_blocks() -> PromptOptions {
     PromptOptions {
         block_bytes: 16,
@@ -50,4 +54,15 @@ pub fn shared(a: &Prompt, b: &Prompt) -> usize {
 /// Prompt bytes that both begin with, as `a` counts them.
 pub fn shared_bytes(a: &Prompt, b: &Prompt) -> u64 {
     a.matched_bytes(shared(a, b))
+}
+
+/// They mean the same.
+#[track_caller]
+pub fn same(a: &Prompt, b: &Prompt) {
+    assert_eq!(a.blocks, b.blocks);
+    assert_eq!(a.conversation, b.conversation);
+    assert_eq!(
+        (a.bytes, a.head_bytes, a.later_turn),
+        (b.bytes, b.head_bytes, b.later_turn)
+    );
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use warmroute::request::Api;
 use warmroute_harness::bench::body::{Text, body};
-use warmroute_harness::bench::budget::{Budget, Row, artifact, built_with, figures, measure_all};
+use warmroute_harness::bench::budget::{Budget, Row, figures, measure_all};
 use warmroute_harness::bench::memory::{self, Run};
+use warmroute_harness::built::{artifact, built_with};
 use warmroute_harness::host::Profile;
 use warmroute_parts::Parts;
 

@@ -3,10 +3,10 @@
 //! A rebuild as Higress does it: the old VM asked for it, a fresh one is made and gets the next streams; the
 //! old one ends with its last stream.
 
-use std::path::Path;
 use std::sync::OnceLock;
 
 use serde_json::Value;
+use warmroute_harness::built;
 use warmroute_harness::host::{
     Artifact, Gateway, Options, Profile, StreamId, StreamSpec, UpstreamHost, Vm, header_map,
 };
@@ -25,17 +25,8 @@ const TICK_MS: u64 = 500;
 
 fn artifact(profile: Profile) -> &'static Artifact {
     static BOTH: [OnceLock<Artifact>; 2] = [const { OnceLock::new() }; 2];
-    let (place, name) = match profile {
-        Profile::Envoy => (0, "../dist/warmroute-envoy.wasm"),
-        Profile::Higress => (1, "../dist/warmroute-higress.wasm"),
-    };
-    BOTH[place].get_or_init(|| {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-        let bytes = std::fs::read(&path).unwrap_or_else(|error| {
-            panic!("{name}: {error}; it comes from `make build`");
-        });
-        Artifact::load(&bytes).expect("the artifact loads")
-    })
+    let place = usize::from(profile == Profile::Higress);
+    BOTH[place].get_or_init(|| built::artifact(profile).unwrap())
 }
 
 fn configuration(exchange: bool, more: &str) -> String {

@@ -2,10 +2,10 @@
 //!
 //! The artifacts come from `make build`.
 
-use std::path::Path;
 use std::sync::OnceLock;
 
 use serde_json::Value;
+use warmroute_harness::built;
 use warmroute_harness::host::{
     Artifact, Gateway, Passed, Profile, StreamSpec, UpstreamHost, Vm, header, header_map,
 };
@@ -15,17 +15,8 @@ const BODY: &str = r#"{"model":"m","messages":[{"role":"user","content":"hello h
 
 fn artifact(profile: Profile) -> &'static Artifact {
     static BOTH: [OnceLock<Artifact>; 2] = [const { OnceLock::new() }; 2];
-    let (place, name) = match profile {
-        Profile::Envoy => (0, "../dist/warmroute-envoy.wasm"),
-        Profile::Higress => (1, "../dist/warmroute-higress.wasm"),
-    };
-    BOTH[place].get_or_init(|| {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-        let bytes = std::fs::read(&path).unwrap_or_else(|error| {
-            panic!("{name}: {error}; it comes from `make build`");
-        });
-        Artifact::load(&bytes).expect("the artifact loads")
-    })
+    let place = usize::from(profile == Profile::Higress);
+    BOTH[place].get_or_init(|| built::artifact(profile).unwrap())
 }
 
 /// A configuration of `count` named endpoints, and what `more` adds.

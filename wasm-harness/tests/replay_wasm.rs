@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use warmroute_harness::host::Artifact;
+use warmroute_harness::built;
+use warmroute_harness::host::{Artifact, Profile};
 use warmroute_harness::replay::engine::EngineOptions;
 use warmroute_harness::replay::plugin::{PluginOptions, Process, STORE, Worker};
 use warmroute_harness::replay::report::Row;
@@ -14,9 +15,7 @@ use warmroute_harness::replay::workload::{Kind, generate, spread, trace};
 use warmroute_harness::replay::{End, Gateway, Request};
 
 fn artifact() -> Artifact {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/warmroute-higress.wasm");
-    let bytes = std::fs::read(&path).expect("dist/warmroute-higress.wasm: make build");
-    Artifact::load(&bytes).expect("the artifact loads")
+    built::artifact(Profile::Higress).unwrap()
 }
 
 fn world(engines: usize) -> World {

@@ -86,7 +86,10 @@ fn what_was_learned_is_known_again() {
     assert_eq!(figures(&mut after), figures(&mut before));
 
     // Only who was learned about is told of, and only who is there is heard about.
-    assert_eq!(bytes.len(), 8 * (2 + 1 + 5 + 1 + 2 * 2 + 1 + FIGURES));
+    assert_eq!(
+        bytes.len(),
+        8 * (2 + 1 + 5 + 1 + 2 * 2 + 1 + LEARNED_FIGURES)
+    );
     let mut elsewhere = pool(&["10.0.0.9:8000"]);
     elsewhere.take_learned(&bytes, &config(), LATER);
     let endpoint = elsewhere.table.iter_mut().next().unwrap();

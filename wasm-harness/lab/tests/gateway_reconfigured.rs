@@ -164,12 +164,11 @@ async fn until_all_hear(stage: &Stage) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_configuration_is_replaced_while_requests_go_on() {
-    let gate = Arc::new(Notify::new());
+/// Engines that answer with a stream of two frames; between them, where the request says `x-long`, they wait for `gate`.
+async fn engines(gate: &Arc<Notify>) -> Vec<ScriptedEngine> {
     let mut engines = Vec::new();
     for _ in 0..ENGINES {
-        let gate = Arc::clone(&gate);
+        let gate = Arc::clone(gate);
         let engine = ScriptedEngine::start(([127, 0, 0, 1], 0).into(), move |asked| {
             match asked.path.as_str() {
                 "/health" => Script::ok("text/plain", &[]),
@@ -185,6 +184,13 @@ async fn a_configuration_is_replaced_while_requests_go_on() {
         });
         engines.push(engine.await.unwrap());
     }
+    engines
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_configuration_is_replaced_while_requests_go_on() {
+    let gate = Arc::new(Notify::new());
+    let engines = engines(&gate).await;
     let endpoints = engines.iter().map(|engine| engine.addr.to_string());
     let debug = |header: bool| json!({"debug": {"header": header, "path": "/page"}});
     let [shown, hidden] = [true, false].map(|header| configuration(debug(header)).unwrap());

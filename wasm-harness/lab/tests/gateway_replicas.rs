@@ -1,108 +1,30 @@
 //! Two replicas of a real Envoy over a real etcd, which dies in mid-run and comes back empty. Without an etcd on
 //! this machine the test says so and is skipped.
 
-use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use warmroute_lab::stage::{PATIENCE, Stage, addresses, chat, sims, swift, text, until};
+use warmroute_server::{Server, free_address};
 
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// An etcd of its own folder and ports, killed with its owner.
-struct Etcd {
-    child: Child,
-    address: SocketAddr,
-    folder: PathBuf,
-    lives: u32,
-}
-
-impl Etcd {
-    /// `None` where this machine has none, which is said.
-    fn start() -> Option<Self> {
-        if Command::new("etcd").arg("--version").output().is_err() {
-            // Past the test runner, which swallows what a passing test prints.
-            let _ = writeln!(
-                std::io::stderr(),
-                "SKIPPED: no etcd on this machine (make setup as root, or: apt-get install etcd-server)"
-            );
-            return None;
-        }
-        let name = format!("warmroute-etcd-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        for _ in 0..5 {
-            let address = free_port();
-            if let Some(child) = launch(address, &folder.join("0")) {
-                return Some(Self {
-                    child,
-                    address,
-                    folder,
-                    lives: 1,
-                });
-            }
-        }
-        panic!("etcd does not start");
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// Starts it again where it was, empty.
-    fn restart(&mut self) {
-        let folder = self.folder.join(self.lives.to_string());
-        self.lives += 1;
-        self.child = launch(self.address, &folder).expect("etcd starts again");
-    }
-}
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-fn free_port() -> SocketAddr {
-    let free = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    free.local_addr().unwrap()
-}
-
-/// Starts a server and waits until it listens; `None` when it ended instead.
-fn launch(address: SocketAddr, folder: &std::path::Path) -> Option<Child> {
-    let (client, peer) = (
-        format!("http://{address}"),
-        format!("http://{}", free_port()),
-    );
-    let mut child = Command::new("etcd")
-        .arg("--data-dir")
-        .arg(folder)
-        .args(["--listen-client-urls", &client])
-        .args(["--advertise-client-urls", &client])
-        .args(["--listen-peer-urls", &peer])
-        .args(["--initial-advertise-peer-urls", &peer])
-        .args(["--initial-cluster", &format!("default={peer}")])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
-    let until = Instant::now() + PATIENCE;
-    while Instant::now() < until {
-        if child.try_wait().ok()?.is_some() {
-            return None;
-        }
-        if TcpStream::connect(address).is_ok() {
-            return Some(child);
-        }
-        std::thread::sleep(PAUSE);
-    }
-    let _ = child.kill();
-    None
+/// `None` where this machine has no etcd, which is said.
+fn etcd() -> Option<Server> {
+    Server::start("etcd", "etcd-server", |address| {
+        let client = format!("http://{address}");
+        let peer = format!("http://{}", free_address());
+        [
+            "--data-dir=data".to_owned(),
+            format!("--listen-client-urls={client}"),
+            format!("--advertise-client-urls={client}"),
+            format!("--listen-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={peer}"),
+            format!("--initial-cluster=default={peer}"),
+        ]
+        .into()
+    })
 }
 
 /// A gateway with two workers that has the store as a cluster.
@@ -144,7 +66,7 @@ async fn is_shared(one: &Stage, two: &Stage, seed: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_replicas_have_one_view_over_etcd_which_may_die() {
-    let Some(mut etcd) = Etcd::start() else {
+    let Some(mut etcd) = etcd() else {
         return;
     };
     let sims = sims(4, &swift()).await.unwrap();

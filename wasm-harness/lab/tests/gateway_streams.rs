@@ -72,15 +72,9 @@ async fn each_frame_reaches_the_client_when_it_is_sent() {
     })
     .await
     .unwrap();
-    let stage = Stage::with(
-        1,
-        vec![engine.addr.to_string()],
-        serde_json::json!({}),
-        |_| {},
-    )
-    .await
-    .unwrap();
-    stage.ready(1).await.unwrap();
+    let stage = Stage::start(1, vec![engine.addr.to_string()])
+        .await
+        .unwrap();
     let authority = stage.envoy.authority();
     for client in [&stage.http1, &stage.h2] {
         let exchange = async {
@@ -134,15 +128,9 @@ async fn answers_of_one_frame_errors_and_broken_ones_arrive_as_sent() {
     })
     .await
     .unwrap();
-    let stage = Stage::with(
-        1,
-        vec![engine.addr.to_string()],
-        serde_json::json!({}),
-        |_| {},
-    )
-    .await
-    .unwrap();
-    stage.ready(1).await.unwrap();
+    let stage = Stage::start(1, vec![engine.addr.to_string()])
+        .await
+        .unwrap();
     let whole = format!("{FIRST}{LAST}");
     for (case, status, text) in [
         ("single", 200, whole.as_str()),

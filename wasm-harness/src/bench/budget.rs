@@ -6,14 +6,15 @@
 //! `allowed` holds for them too, `measured` does not.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::case::{Case, Cost};
 use super::parts::{PartCost, PartsModule};
-use crate::host::{Artifact, Profile};
+use crate::built::{artifact, tree};
+use crate::host::Profile;
 
 /// How far a figure may leave the one written down.
 const DRIFT: f64 = 0.05;
@@ -36,26 +37,6 @@ pub struct Budget {
     pub built_with: String,
     /// By case and figure.
     pub rows: BTreeMap<String, Row>,
-}
-
-/// The tree's root.
-#[must_use]
-pub fn tree() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-/// The built plugin of a gateway.
-///
-/// # Errors
-/// It has not been built, or cannot be compiled.
-pub fn artifact(gateway: Profile) -> Result<Artifact> {
-    let name = match gateway {
-        Profile::Envoy => "dist/warmroute-envoy.wasm",
-        Profile::Higress => "dist/warmroute-higress.wasm",
-    };
-    let bytes = std::fs::read(tree().join(name))
-        .with_context(|| format!("{name}: run `make build` first"))?;
-    Ok(Artifact::load(&bytes)?)
 }
 
 /// A case and what it costs.
@@ -191,14 +172,4 @@ impl Budget {
             .extend(gone.map(|name| format!("{name}: in benches/budget.json, but no case has it")));
         faults
     }
-}
-
-/// How the plugins in `dist/` were built, by their sections: the compiler, and whether wasm-opt was at work.
-///
-/// # Errors
-/// They have not been built.
-pub fn built_with() -> Result<String> {
-    let path = tree().join("dist/BUILT_WITH");
-    let text = std::fs::read_to_string(path).context("dist/BUILT_WITH: run `make build` first")?;
-    Ok(text.trim().to_owned())
 }

@@ -8,8 +8,8 @@ use serde::Serialize;
 use wasmtime::{Config, Engine, Instance, Module, Store, WasmParams, WasmResults};
 
 use super::body::{Text, body};
-use super::budget::tree;
 use super::case::Case;
+use crate::built::tree;
 
 /// The fuel of a store before each call.
 const FUEL: u64 = u64::MAX;

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use serde_json::json;
 
-use super::budget::{self, Measured};
+use super::budget::Measured;
 use super::memory::Memory;
 use super::native::Native;
+use crate::built::{built_with, tree};
 
 /// Whole numbers in groups of three digits.
 fn grouped(figure: u64) -> String {
@@ -133,8 +134,8 @@ pub fn write(lines: &[Line], memory: Option<&Memory>) -> Result<()> {
             json!({ "case": case.name(), "parts": parts, "cost": cost, "native": native })
         })
         .collect();
-    let report = json!({ "cases": cases, "memory": memory, "built_with": budget::built_with()? });
-    let folder = budget::tree().join("target/report");
+    let report = json!({ "cases": cases, "memory": memory, "built_with": built_with()? });
+    let folder = tree().join("target/report");
     std::fs::create_dir_all(&folder)?;
     std::fs::write(
         folder.join("bench.json"),

@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use warmroute_harness::bench::budget::{self, Budget};
 use warmroute_harness::bench::{memory, native, report};
+use warmroute_harness::built;
 use warmroute_harness::host::Profile;
 
 const HELP: &str = "\
@@ -27,14 +28,14 @@ fn main() -> Result<()> {
     };
     let memory = (requests > 0)
         .then(|| {
-            let artifact = budget::artifact(Profile::Higress)?;
+            let artifact = built::artifact(Profile::Higress)?;
             memory::measure(&artifact, memory::Run::short_prompts(requests))
         })
         .transpose()?;
     print!("{}", report::table(&lines, memory.as_ref()));
     report::write(&lines, memory.as_ref())?;
 
-    let built_with = budget::built_with()?;
+    let built_with = built::built_with()?;
     if std::env::var("UPDATE").is_ok_and(|update| update == "1") {
         Budget::load()
             .unwrap_or_default()

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use warmroute_harness::host::Artifact;
+use warmroute_harness::built;
+use warmroute_harness::host::{Artifact, Profile};
 use warmroute_harness::replay::engine::EngineOptions;
 use warmroute_harness::replay::plugin::{PluginOptions, Process, STORE};
 use warmroute_harness::replay::report::{Row, table};
@@ -143,14 +144,10 @@ fn is_on(name: &str, otherwise: bool) -> Result<bool> {
 
 /// The built plugin with a profile.
 fn plugin(profile: &str, replicas: u64, workers: u64) -> Result<Chooser> {
-    let path = std::env::var("PLUGIN").unwrap_or_default();
-    let path = if path.is_empty() {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/warmroute-higress.wasm")
-    } else {
-        path.into()
+    let artifact = match std::env::var("PLUGIN").unwrap_or_default().as_str() {
+        "" => built::artifact(Profile::Higress)?,
+        path => Artifact::load(&std::fs::read(path).with_context(|| path.to_owned())?)?,
     };
-    let bytes = std::fs::read(&path).with_context(|| format!("{}: make build", path.display()))?;
-    let artifact = Artifact::load(&bytes)?;
     let mut config = serde_json::Map::new();
     if let Ok(text) = std::env::var("CONFIG") {
         config = serde_json::from_str(&text).context("CONFIG")?;

@@ -1,11 +1,10 @@
 //! Replicas of a gateway over a real Redis: the built plugin in the harness's host, whose Redis calls go to a
 //! server that each test starts. Needs `make build`; without a redis-server every test says so and is skipped.
 
-mod server;
+mod redis;
 
-use std::path::Path;
-
-use server::Redis;
+use redis::Redis;
+use warmroute_harness::built;
 use warmroute_harness::host::{
     Artifact, Fault, Gateway, Nth, Profile, StreamId, StreamSpec, UpstreamHost, Vm, header_map,
 };
@@ -15,9 +14,7 @@ const STORE: &str = "store";
 const TICK_MS: u64 = 100;
 
 fn artifact() -> Artifact {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/warmroute-higress.wasm");
-    let bytes = std::fs::read(&path).expect("dist/warmroute-higress.wasm: make build");
-    Artifact::load(&bytes).expect("the artifact loads")
+    built::artifact(Profile::Higress).unwrap()
 }
 
 /// One gateway process.

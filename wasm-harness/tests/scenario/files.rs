@@ -4,29 +4,22 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 use warmroute::fallback::Fallback;
-use warmroute_harness::host::Artifact;
+use warmroute_harness::built;
+use warmroute_harness::host::{Artifact, Profile};
 use warmroute_harness::scenario::{
     Action, GatewayKind, Outcome, Pick, Run, Scenario, Step, check, run_in_harness, run_native,
 };
 
 const KINDS: [GatewayKind; 2] = [GatewayKind::Higress, GatewayKind::Envoy];
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
 fn artifact(kind: GatewayKind) -> Artifact {
-    let name = match kind {
-        GatewayKind::Envoy => "dist/warmroute-envoy.wasm",
-        GatewayKind::Higress => "dist/warmroute-higress.wasm",
+    let profile = match kind {
+        GatewayKind::Envoy => Profile::Envoy,
+        GatewayKind::Higress => Profile::Higress,
     };
-    let bytes = std::fs::read(root().join(name)).unwrap_or_else(|error| {
-        panic!("{name}: {error}; it comes from `make build`");
-    });
-    Artifact::load(&bytes).expect("the artifact loads")
+    built::artifact(profile).unwrap()
 }
 
 /// File name and scenario, by name.
