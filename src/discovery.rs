@@ -242,7 +242,8 @@ impl Discovery {
                     None => Watched::new(&host.address, host.health),
                 };
                 let split = self.disaggregation.as_ref();
-                let role = split.map(|split| split.role(&host.name, &host.address));
+                let role =
+                    split.map(|split| split.role(&[&host.address, &host.name, &host.sub_zone]));
                 cluster.changed |= known.is_none()
                     || entry.row.health != Some(host.health)
                     || entry.row.role != role;

@@ -183,17 +183,23 @@ fn envoys_admin_answer() {
         .map(|cluster| cluster.name.as_str())
         .collect();
     assert_eq!(names, ["models"]);
-    let named = |address: &str, health, name: &str| ListedHost {
+    let labelled = |address: &str, health, name: &str, sub_zone: &str| ListedHost {
         address: address.to_owned(),
         health,
         name: name.to_owned(),
+        sub_zone: sub_zone.to_owned(),
     };
-    let host = |address: &str, health| named(address, health, "");
+    let host = |address: &str, health| labelled(address, health, "", "");
     assert_eq!(
         clusters[0].hosts,
         [
             host("127.0.0.1:18101", Health::Healthy),
-            named("127.0.0.1:18102", Health::Unhealthy, "prefill.svc"),
+            labelled(
+                "127.0.0.1:18102",
+                Health::Unhealthy,
+                "prefill.svc",
+                "prefill"
+            ),
             host("[::1]:18103", Health::Unhealthy),
             host("10.0.0.4:8000", Health::Draining),
             host("10.0.0.5:8000", Health::Degraded),

@@ -47,9 +47,9 @@ pub struct Disaggregation {
 }
 
 impl Disaggregation {
-    /// What an endpoint of this name (empty = none) and address is for.
-    pub fn role(&self, name: &str, address: &str) -> Role {
-        let is_in = |list: &[String]| list.iter().any(|one| one == name || one == address);
+    /// What an endpoint that is known by these (its address, its name, its label; empty = none) is for.
+    pub fn role(&self, known_by: &[&str]) -> Role {
+        let is_in = |list: &[String]| list.iter().any(|one| known_by.contains(&one.as_str()));
         let prefills = is_in(&self.prefill);
         Role {
             decodes: if self.decode.is_empty() {
@@ -152,7 +152,7 @@ pub struct ProfilesText {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DisaggregationText {
-    /// Endpoints that compute prompts for others, by address; with `endpoints.admin` also by the `hostname` that Envoy's admin interface lists: the one in the endpoint's configuration, or the DNS name that it was resolved from. `x-prefiller-host-port` tells the endpoint that answers which of them.
+    /// Endpoints that compute prompts for others, by address; with `endpoints.admin` also by the `hostname` that Envoy's admin interface lists (the one in the endpoint's configuration, or the DNS name that it was resolved from), or by the `sub_zone` of its locality as a label of its role. `x-prefiller-host-port` tells the endpoint that answers which of them.
     pub prefill: List<Member, 1, 1024>,
     /// Endpoints that answer. Not given: all that are not in `prefill`.
     #[serde(default)]

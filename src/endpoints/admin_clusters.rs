@@ -31,6 +31,8 @@ pub struct ListedHost {
     pub health: Health,
     /// The host name that it was configured with, or resolved from; empty = none.
     pub name: String,
+    /// The sub-zone of its locality, which serves as its role's label; empty = none.
+    pub sub_zone: String,
 }
 
 /// The endpoints of the clusters that `wanted` says yes to.
@@ -55,6 +57,7 @@ pub fn parse(
                         address: address(host)?,
                         health: host.health_status.health(),
                         name: host.hostname.clone().into_owned(),
+                        sub_zone: host.locality.sub_zone.clone().into_owned(),
                     })
                 })
                 .take(MAX_ENDPOINTS)
@@ -85,6 +88,14 @@ struct Host<'a> {
     health_status: HealthStatus<'a>,
     #[serde(default, borrow)]
     hostname: Cow<'a, str>,
+    #[serde(default, borrow)]
+    locality: Locality<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct Locality<'a> {
+    #[serde(default, borrow)]
+    sub_zone: Cow<'a, str>,
 }
 
 /// Pipes and internal addresses have no socket address.

@@ -155,7 +155,7 @@ impl Pool {
     fn welcome(&mut self, slot: Slot, config: &Config) {
         if let (Some(options), Some(endpoint)) = (&config.disaggregation, self.table.get_mut(slot))
         {
-            endpoint.role = options.role("", &endpoint.address);
+            endpoint.role = options.role(&[&endpoint.address]);
         }
         self.fit(slot, config);
     }

@@ -125,26 +125,32 @@ async fn long_unknown_prompts_are_computed_by_a_prefill_endpoint() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn prefill_endpoints_are_known_by_their_host_name() {
-    let sims = sims(3, &swift()).await.unwrap();
-    let all = addresses(&sims);
-    let mut changes = plugin_configuration().unwrap();
-    changes["disaggregation"] = json!({"prefill": ["prefill.svc"], "minUncachedTokens": 0});
-    let stage = Stage::with(1, all.clone(), changes, |bootstrap| {
-        let clusters = bootstrap.pointer_mut("/static_resources/clusters").unwrap();
-        let cluster = clusters.as_array_mut().unwrap();
-        let cluster = cluster.iter_mut().find(|one| one["name"] == "inference");
-        let host = "/load_assignment/endpoints/0/lb_endpoints/2/endpoint";
-        cluster.unwrap().pointer_mut(host).unwrap()["hostname"] = "prefill.svc".into();
-    })
-    .await
-    .unwrap();
-    stage.ready(2).await.unwrap();
-    for seed in 0..4 {
-        let cold = Call::post_json(CHAT, body(seed * 10));
-        let (_, place, by) = arrived(&stage, &sims, cold, PREFILL).await;
-        assert!(place < 2, "{place}");
-        assert_eq!(by.as_ref(), Some(&all[2]));
+async fn prefill_endpoints_are_known_by_their_host_name_or_their_label() {
+    for known_by in ["prefill.svc", "prefill-zone"] {
+        let sims = sims(3, &swift()).await.unwrap();
+        let all = addresses(&sims);
+        let mut changes = plugin_configuration().unwrap();
+        changes["disaggregation"] = json!({"prefill": [known_by], "minUncachedTokens": 0});
+        let stage = Stage::with(1, all.clone(), changes, |bootstrap| {
+            let clusters = bootstrap.pointer_mut("/static_resources/clusters").unwrap();
+            let cluster = clusters.as_array_mut().unwrap();
+            let cluster = cluster.iter_mut().find(|one| one["name"] == "inference");
+            let places = cluster.unwrap().pointer_mut("/load_assignment/endpoints");
+            let places = places.unwrap().as_array_mut().unwrap();
+            let mut host = places[0]["lb_endpoints"].as_array_mut().unwrap().remove(2);
+            host["endpoint"]["hostname"] = "prefill.svc".into();
+            let locality = json!({"region": "r", "sub_zone": "prefill-zone"});
+            places.push(json!({"locality": locality, "lb_endpoints": [host]}));
+        })
+        .await
+        .unwrap();
+        stage.ready(2).await.unwrap();
+        for seed in 0..4 {
+            let cold = Call::post_json(CHAT, body(seed * 10));
+            let (_, place, by) = arrived(&stage, &sims, cold, PREFILL).await;
+            assert!(place < 2, "{place}");
+            assert_eq!(by.as_ref(), Some(&all[2]), "{known_by}");
+        }
     }
 }
 
@@ -255,7 +261,7 @@ async fn the_pick_has_its_twin_in_metadata_by_a_filter_behind_the_plugin() {
     let sims = sims(4, &swift()).await.unwrap();
     let path = log_file("twin.log");
     let format = json!({"text_format_source": {"inline_string":
-        "%DYNAMIC_METADATA(envoy.lb:x-gateway-destination-endpoint)%\n"}});
+        "%REQ(:PATH)% %DYNAMIC_METADATA(envoy.lb:x-gateway-destination-endpoint)%\n"}});
     let stage = Stage::with(1, addresses(&sims), json!({}), |bootstrap| {
         bootstrap.pointer_mut(MANAGER).unwrap()["access_log"] = file_logger(&path, &format);
         twin(bootstrap);
@@ -265,12 +271,14 @@ async fn the_pick_has_its_twin_in_metadata_by_a_filter_behind_the_plugin() {
     stage.ready(4).await.unwrap();
     for seed in 0..8 {
         for _ in 0..2 {
-            let (answer, decision) = stage.steered(&body(seed * 10)).await.unwrap();
+            let marked = Call::post_json(&format!("{CHAT}?marked"), body(seed * 10));
+            let answer = stage.send(&marked).await.unwrap();
+            let decision = Decision::of(&answer).unwrap();
             assert_eq!(served_by(&answer), decision.endpoint, "by metadata alone");
         }
     }
     // The whole list, which a cluster that goes by it tries in its order.
-    for line in lines(&path, ":", 16).await {
+    for line in lines(&path, "?marked", 16).await {
         assert_eq!(line.split(',').count(), 3, "{line}");
     }
 }
