@@ -53,8 +53,12 @@ fn an_allowed_profile_is_the_configuration_with_another_rule() {
 
 #[test]
 fn roles_go_by_the_lists() {
-    let role =
-        |text: &str, address: &str| parse(text).disaggregation.expect("on").role("", address);
+    let role = |text: &str, address: &str| {
+        parse(text)
+            .disaggregation
+            .expect("on")
+            .role(&[address, "", ""])
+    };
     let of = |decodes, prefills| Role { decodes, prefills };
     let one = r#"{"disaggregation":{"prefill":["10.0.0.1:80","[::1]:80"]}}"#;
     assert_eq!(role(one, "10.0.0.1:80"), of(false, true));
