@@ -135,6 +135,35 @@ fn the_chat_trace_against_the_oracle() {
     }
 }
 
+/// With the weights of Higress's picker the sum of the profile `balanced` is as slow as the picker itself: without
+/// inflight slower than round robin.
+#[test]
+fn the_weighted_sum_herds_as_the_field_s_does() {
+    let Some(path) = chat_trace() else { return };
+    let artifact = artifact();
+    let requests = trace(&path, 3000, 1.0).unwrap();
+    let mean_s = |chooser| row(&world(8), &requests, chooser, 0.0).ttft_mean_s;
+    let weighted = |inflight: u32| {
+        let options = PluginOptions {
+            config: format!(
+                r#"{{"weights":{{"queue":2,"kvCache":2,"prefixCache":3,"inflight":{inflight}}}}}"#
+            ),
+            ..PluginOptions::default()
+        };
+        mean_s(plugin(&artifact, 1, 1, &options))
+    };
+    let oracle = mean_s(Chooser::Oracle);
+    let round_robin = mean_s(Chooser::Workers(vec![Box::new(Ruled::new(
+        Rule::RoundRobin,
+        1500,
+        1,
+    ))]));
+    let [with, without] = [1, 0].map(weighted);
+    println!("oracle {oracle:.2}, round robin {round_robin:.2}, weighted {with:.2}, {without:.2}");
+    assert!((1.4..1.9).contains(&(with / oracle)), "{with} {oracle}");
+    assert!(without > 1.5 * round_robin, "{without} {round_robin}");
+}
+
 /// One worker's mean and hits as the measure for every other way to split a gateway.
 fn split(requests: &[Request], bounds: [(usize, usize, bool, f64, f64); 3]) {
     let artifact = artifact();
