@@ -4,80 +4,57 @@
 //! where the host has no shared data both do nothing.
 
 use super::abi;
-use super::root::Worker;
-use super::shared;
+use super::shared::{self, Identity, Scope};
 use crate::clock::Millis;
 use crate::engine::Engine;
 use crate::exchange::{FOLD_BLOCKS, FOLD_BLOCKS_A_TICK, RING, Sought, members};
 use crate::pool::Pool;
 use crate::request::BlockHash;
+use crate::telemetry::Telemetry;
 
 /// Shared value: who takes part.
 pub const MEMBERS: &str = "members";
 
-/// Key of a member's head.
-#[inline(never)]
-pub fn head_key(worker: &Worker, rule: usize, vm: u64, cluster: &str) -> String {
-    worker
-        .identity
-        .rule_key(rule, &format!("head/{vm}"), cluster)
-}
-
-/// Key of a segment of a member's log.
-#[inline(never)]
-pub fn segment_key(worker: &Worker, rule: usize, vm: u64, place: u32, cluster: &str) -> String {
-    worker
-        .identity
-        .rule_key(rule, &format!("log/{vm}/{place}"), cluster)
-}
-
 /// Tells the others what changed in a cluster since the last time.
-pub fn publish(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, now: Millis) {
-    let Some((pool, ..)) = engine.pool(cluster) else {
-        return;
-    };
-    if pool.exchange().take_news() {
-        write(worker, rule, engine, cluster, now);
+pub fn publish(scope: Scope<'_>, engine: &mut Engine, now: Millis) {
+    if let Some((pool, ..)) = engine.pool(scope.cluster)
+        && pool.exchange().take_news()
+    {
+        write(scope, pool, now);
     }
 }
 
-fn write(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, now: Millis) {
-    let vm = worker.identity.vm;
-    let Some((pool, ..)) = engine.pool(cluster) else {
-        return;
-    };
+fn write(scope: Scope<'_>, pool: &mut Pool, now: Millis) {
+    let vm = scope.identity.vm;
     // The log before the head: who sees a new head finds what it speaks of.
     if let Some((place, bytes)) = pool.exchange().outbox.segment(vm) {
-        let _ = abi::set_shared(&segment_key(worker, rule, vm, place, cluster), &bytes, 0);
+        let _ = abi::set_shared(&scope.segment_key(vm, place), &bytes, 0);
     }
     let head = pool.head(vm, now);
-    let _ = abi::set_shared(&head_key(worker, rule, vm, cluster), &head, 0);
+    let _ = abi::set_shared(&scope.head_key(vm), &head, 0);
 }
 
 /// Joins the workers of a cluster, and learns who they are.
-pub fn join(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, now: Millis) {
-    let Some((pool, ..)) = engine.pool(cluster) else {
+pub fn join(scope: Scope<'_>, engine: &mut Engine, now: Millis) {
+    let Some((pool, ..)) = engine.pool(scope.cluster) else {
         return;
     };
     if !pool.exchange().is_on() {
         return;
     }
-    let me = worker.identity.vm;
+    let me = scope.identity.vm;
     let known = &pool.exchange().members;
     let mut others = Vec::new();
-    shared::update(
-        &worker.identity.rule_key(rule, MEMBERS, cluster),
-        |current| {
-            others = members::read(current).filter(|vm| *vm != me).collect();
-            let gone = |vm| {
-                known
-                    .iter()
-                    .find(|member| member.vm == vm)
-                    .is_some_and(|member| member.is_gone(now))
-            };
-            members::join(current, me, gone)
-        },
-    );
+    shared::update(&scope.key(MEMBERS), |current| {
+        others = members::read(current).filter(|vm| *vm != me).collect();
+        let gone = |vm| {
+            known
+                .iter()
+                .find(|member| member.vm == vm)
+                .is_some_and(|member| member.is_gone(now))
+        };
+        members::join(current, me, gone)
+    });
     let exchange = pool.exchange();
     exchange
         .members
@@ -87,15 +64,8 @@ pub fn join(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, no
 
 /// Hears what the others told about a cluster, before a decision: their counts, and of their logs what has to do
 /// with a prompt's `blocks`.
-pub fn hear(
-    worker: &Worker,
-    rule: usize,
-    engine: &mut Engine,
-    cluster: &str,
-    blocks: &[BlockHash],
-    now: Millis,
-) {
-    let Some((pool, _, telemetry, _)) = engine.pool(cluster) else {
+pub fn hear(scope: Scope<'_>, engine: &mut Engine, blocks: &[BlockHash], now: Millis) {
+    let Some((pool, _, telemetry, _)) = engine.pool(scope.cluster) else {
         return;
     };
     if pool.exchange().members.is_empty() {
@@ -103,10 +73,10 @@ pub fn hear(
     }
     let sought = Sought::of(blocks);
     let mut budget = FOLD_BLOCKS;
-    for vm in members_with_a_head(worker, rule, pool, cluster, now) {
+    for vm in members_with_a_head(scope, pool, now) {
         let unread = pool.exchange().member(vm).map(|member| member.unread());
         for place in unread.into_iter().flatten() {
-            if let Some((bytes, _)) = abi::shared(&segment_key(worker, rule, vm, place, cluster)) {
+            if let Some((bytes, _)) = abi::shared(&scope.segment_key(vm, place)) {
                 pool.hear_of(vm, &bytes, &sought, &mut budget, telemetry, now);
             }
         }
@@ -115,37 +85,27 @@ pub fn hear(
 }
 
 /// Reads the others' heads; those that say something.
-fn members_with_a_head(
-    worker: &Worker,
-    rule: usize,
-    pool: &mut Pool,
-    cluster: &str,
-    now: Millis,
-) -> Vec<u64> {
+fn members_with_a_head(scope: Scope<'_>, pool: &mut Pool, now: Millis) -> Vec<u64> {
     let members = &pool.exchange().members;
     let mut vms: Vec<u64> = members.iter().map(|member| member.vm).collect();
     vms.retain(|vm| {
-        abi::shared(&head_key(worker, rule, *vm, cluster))
+        abi::shared(&scope.head_key(*vm))
             .is_some_and(|(head, version)| pool.hear_head(*vm, version, &head, now))
     });
     vms
 }
 
 /// Hears all that the others told about a cluster since the last time.
-fn catch_up(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, now: Millis) {
+fn catch_up(scope: Scope<'_>, pool: &mut Pool, telemetry: &mut Telemetry, now: Millis) {
     let mut budget = FOLD_BLOCKS_A_TICK;
-    let Some((pool, _, telemetry, _)) = engine.pool(cluster) else {
-        return;
-    };
-    for vm in members_with_a_head(worker, rule, pool, cluster, now) {
+    for vm in members_with_a_head(scope, pool, now) {
         for _ in 0..=RING {
             let wanted = pool
                 .exchange()
                 .member(vm)
                 .and_then(|member| member.wanted());
             let Some(place) = wanted else { break };
-            let Some((bytes, _)) = abi::shared(&segment_key(worker, rule, vm, place, cluster))
-            else {
+            let Some((bytes, _)) = abi::shared(&scope.segment_key(vm, place)) else {
                 break;
             };
             if budget == 0 || !pool.hear_segment(vm, &bytes, &mut budget, telemetry, now) {
@@ -157,15 +117,14 @@ fn catch_up(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, no
 }
 
 /// Time passed: show that this VM lives, and catch up with the others.
-pub fn tick(worker: &Worker, rule: usize, engine: &mut Engine, now: Millis) {
+pub fn tick(identity: &Identity, rule: usize, engine: &mut Engine, now: Millis) {
     for cluster in engine.clusters() {
-        let Some((pool, ..)) = engine.pool(&cluster) else {
-            continue;
-        };
-        if !pool.exchange().is_on() {
-            continue;
+        if let Some((pool, _, telemetry, _)) = engine.pool(&cluster)
+            && pool.exchange().is_on()
+        {
+            let scope = identity.scope(rule, &cluster);
+            write(scope, pool, now);
+            catch_up(scope, pool, telemetry, now);
         }
-        write(worker, rule, engine, &cluster, now);
-        catch_up(worker, rule, engine, &cluster, now);
     }
 }

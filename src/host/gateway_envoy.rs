@@ -12,6 +12,7 @@ use super::headers::PICK_HEADER;
 use super::replicas::stores;
 use super::root::Worker;
 use super::scraper::{self, Scraper};
+use super::shared::Scope;
 use crate::clock::Millis;
 use crate::config::{EndpointSource, Plugin, ReplicaOptions, StoreKind};
 use crate::endpoints::own::Ending;
@@ -124,15 +125,15 @@ pub fn ask(options: &ReplicaOptions, query: &Query) -> Result<u32, abi::Status> 
 }
 
 /// Brings an engine's view of a cluster up to date.
-pub fn refresh(worker: &Worker, index: usize, engine: &mut Engine, cluster: &str, now: Millis) {
-    let key = worker.identity.rule_key(index, scraper::SNAPSHOT, cluster);
+pub fn refresh(worker: &Worker, scope: Scope<'_>, engine: &mut Engine, now: Millis) {
+    let key = scope.key(scraper::SNAPSHOT);
     let Some((bytes, version)) = abi::shared(&key) else {
         return;
     };
     let Ok(mut seen) = worker.gateway.snapshots.try_borrow_mut() else {
         return;
     };
-    if seen.get(&key) == Some(&version) || !engine.take_snapshot(cluster, &bytes, now) {
+    if seen.get(&key) == Some(&version) || !engine.take_snapshot(scope.cluster, &bytes, now) {
         return;
     }
     if seen.len() > crate::discovery::MAX_CLUSTERS {

@@ -5,6 +5,7 @@
 use super::calls::Out;
 use super::replicas::stores;
 use super::root::{self, Worker};
+use super::shared::Scope;
 use super::{abi, handover, now, replicas};
 use crate::clock::Millis;
 use crate::config::{EndpointSource, Plugin, ReplicaOptions, StoreKind};
@@ -121,12 +122,12 @@ pub fn tick(worker: &Worker) {
 }
 
 /// Brings an engine's view of the request's cluster up to date.
-pub fn refresh(_worker: &Worker, _index: usize, engine: &mut Engine, cluster: &str, now: Millis) {
+pub fn refresh(_worker: &Worker, scope: Scope<'_>, engine: &mut Engine, now: Millis) {
     if engine.config.endpoints != EndpointSource::Gateway {
         return;
     }
     match abi::upstream_hosts() {
-        Ok(raw) => engine.take_gateway_hosts(cluster, &raw, now),
+        Ok(raw) => engine.take_gateway_hosts(scope.cluster, &raw, now),
         Err(_) => engine.listing_failed(),
     }
 }

@@ -7,6 +7,7 @@
 use core::cell::Cell;
 
 use super::root::Worker;
+use super::shared::Scope;
 use super::{abi, gateway};
 use crate::clock::Millis;
 use crate::engine::Engine;
@@ -32,14 +33,14 @@ pub struct Left {
 }
 
 /// A cluster's endpoints are known: take what a VM before this one left about them, the first time.
-pub fn take(worker: &Worker, rule: usize, engine: &mut Engine, cluster: &str, now: Millis) {
-    let Some((pool, config, telemetry, _)) = engine.pool(cluster) else {
+pub fn take(scope: Scope<'_>, engine: &mut Engine, now: Millis) {
+    let Some((pool, config, telemetry, _)) = engine.pool(scope.cluster) else {
         return;
     };
     if !pool.begins() {
         return;
     }
-    let left = |name| abi::shared(&worker.identity.rule_key(rule, name, cluster));
+    let left = |name| abi::shared(&scope.key(name));
     if let Some((bytes, _)) = left(LEARNED) {
         pool.take_learned(&bytes, config, now);
     }
@@ -56,12 +57,12 @@ pub fn tick(worker: &Worker, now: Millis) {
     if is_due {
         worker.left.learned_at.set(now);
     }
-    each_pool(worker, &mut |rule, cluster, pool, telemetry| {
+    each_pool(worker, &mut |scope, pool, telemetry| {
         if gateway::REBUILDS {
             pool.fold_handover(telemetry, now);
         }
         if is_due && pool.has_begun {
-            leave_learned(worker, rule, cluster, pool, now);
+            leave_learned(scope, pool, now);
         }
     });
 }
@@ -74,16 +75,16 @@ pub fn leave(worker: &Worker, now: Millis) {
         return;
     }
     worker.left.all_at.set(now);
-    each_pool(worker, &mut |rule, cluster, pool, _| {
-        leave_learned(worker, rule, cluster, pool, now);
-        let key = worker.identity.rule_key(rule, HANDOVER, cluster);
-        let _ = abi::set_shared(&key, &pool.leave_pairs(worker.identity.vm, now), 0);
+    each_pool(worker, &mut |scope, pool, _| {
+        leave_learned(scope, pool, now);
+        let pairs = pool.leave_pairs(scope.identity.vm, now);
+        let _ = abi::set_shared(&scope.key(HANDOVER), &pairs, 0);
     });
 }
 
 /// Leaves what was learned, unless another VM left more of late.
-fn leave_learned(worker: &Worker, rule: usize, cluster: &str, pool: &mut Pool, now: Millis) {
-    let key = worker.identity.rule_key(rule, LEARNED, cluster);
+fn leave_learned(scope: Scope<'_>, pool: &mut Pool, now: Millis) {
+    let key = scope.key(LEARNED);
     let bytes = pool.leave_learned(now);
     let (there, _) = abi::shared(&key).unwrap_or_default();
     let stands = learned_at(&there).is_some_and(|at| at.0.abs_diff(now.0) < 3 * PERIOD_MS);
@@ -92,14 +93,14 @@ fn leave_learned(worker: &Worker, rule: usize, cluster: &str, pool: &mut Pool, n
     }
 }
 
-fn each_pool(worker: &Worker, act: &mut dyn FnMut(usize, &str, &mut Pool, &mut Telemetry)) {
+fn each_pool(worker: &Worker, act: &mut dyn FnMut(Scope<'_>, &mut Pool, &mut Telemetry)) {
     for (rule, engine) in worker.engines.iter().enumerate() {
         let Ok(mut engine) = engine.try_borrow_mut() else {
             continue;
         };
         for cluster in engine.clusters() {
             if let Some((pool, _, telemetry, _)) = engine.pool(&cluster) {
-                act(rule, &cluster, pool, telemetry);
+                act(worker.identity.scope(rule, &cluster), pool, telemetry);
             }
         }
     }

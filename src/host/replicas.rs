@@ -4,7 +4,7 @@
 use core::cell::{Cell, RefCell};
 
 use super::calls::Out;
-use super::exchange::{MEMBERS, head_key, segment_key};
+use super::exchange::MEMBERS;
 use super::root::Worker;
 use super::shared::{self, ANNOUNCED, Identity};
 use super::{abi, gateway};
@@ -99,12 +99,13 @@ fn gather(
 ) {
     let mut place = 0;
     while let Some(cluster) = replicas.cluster(place).map(str::to_owned) {
-        let listed = abi::shared(&worker.identity.rule_key(rule, MEMBERS, &cluster));
+        let scope = worker.identity.scope(rule, &cluster);
+        let listed = abi::shared(&scope.key(MEMBERS));
         replicas.listen(place, members::read(&listed.unwrap_or_default().0));
         let mut at = 0;
         while let Some(member) = replicas.worker(place, at) {
             let vm = member.vm;
-            if let Some((head, version)) = abi::shared(&head_key(worker, rule, vm, &cluster))
+            if let Some((head, version)) = abi::shared(&scope.head_key(vm))
                 && member.version.replace(version) != Some(version)
             {
                 member.read_head(&head);
@@ -113,9 +114,8 @@ fn gather(
                 let wanted = replicas
                     .worker(place, at)
                     .and_then(|member| member.wanted());
-                let segment = wanted.and_then(|segment| {
-                    abi::shared(&segment_key(worker, rule, vm, segment, &cluster))
-                });
+                let segment =
+                    wanted.and_then(|segment| abi::shared(&scope.segment_key(vm, segment)));
                 if !segment.is_some_and(|(bytes, _)| replicas.hear(place, at, &bytes, telemetry)) {
                     break;
                 }
@@ -131,16 +131,16 @@ fn gather(
 fn publish(worker: &Worker, rule: usize, replicas: &mut Replicas<gateway::Store>, now: Millis) {
     let member = replicas.member();
     replicas.publish(now, &mut |cluster, place, bytes| {
+        let scope = worker.identity.scope(rule, cluster);
         let key = match place {
-            Some(place) => segment_key(worker, rule, member, place, cluster),
-            None => head_key(worker, rule, member, cluster),
+            Some(place) => scope.segment_key(member, place),
+            None => scope.head_key(member),
         };
         let _ = abi::set_shared(&key, bytes, 0);
         if place.is_none() {
-            shared::update(
-                &worker.identity.rule_key(rule, MEMBERS, cluster),
-                |current| members::join(current, member, |_| false),
-            );
+            shared::update(&scope.key(MEMBERS), |current| {
+                members::join(current, member, |_| false)
+            });
         }
     });
 }

@@ -151,7 +151,7 @@ impl Worker {
         }
         for (rule, engine) in self.engines.iter().enumerate() {
             if let Ok(mut engine) = engine.try_borrow_mut() {
-                exchange::tick(self, rule, &mut engine, now);
+                exchange::tick(&self.identity, rule, &mut engine, now);
             }
         }
         handover::tick(self, now);

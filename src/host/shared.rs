@@ -39,6 +39,15 @@ impl Identity {
         format!("{}/{engine}/{name}/{cluster}", self.keys)
     }
 
+    /// A cluster under one of its rules.
+    pub fn scope<'a>(&'a self, rule: usize, cluster: &'a str) -> Scope<'a> {
+        Scope {
+            identity: self,
+            rule,
+            cluster,
+        }
+    }
+
     /// Holds or takes the lease: one VM of the process works for all.
     pub fn leads(&self, now: Millis) -> bool {
         let mut holds = false;
@@ -81,6 +90,36 @@ impl Identity {
     /// A seed that differs between VMs.
     pub fn seed(&self) -> u64 {
         abi::now_ns() ^ self.vm.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+/// What shared values about one cluster under one rule stand under.
+#[derive(Clone, Copy)]
+pub struct Scope<'a> {
+    /// This VM.
+    pub identity: &'a Identity,
+    /// The rule's place.
+    pub rule: usize,
+    /// The cluster.
+    pub cluster: &'a str,
+}
+
+impl Scope<'_> {
+    /// Key of a value.
+    pub fn key(&self, name: &str) -> String {
+        self.identity.rule_key(self.rule, name, self.cluster)
+    }
+
+    /// Key of the head of a VM that takes part in the exchange.
+    #[inline(never)]
+    pub fn head_key(&self, vm: u64) -> String {
+        self.key(&format!("head/{vm}"))
+    }
+
+    /// Key of a segment of its log.
+    #[inline(never)]
+    pub fn segment_key(&self, vm: u64, place: u32) -> String {
+        self.key(&format!("log/{vm}/{place}"))
     }
 }
 

@@ -10,6 +10,7 @@ use proxy_wasm::types::Action;
 
 use super::abi::{self, Buffer, Map};
 use super::root::Worker;
+use super::shared::Scope;
 use super::{debug_page, exchange, gateway, handover, headers, now};
 use crate::clock::Millis;
 use crate::config::RequestPlace;
@@ -129,7 +130,8 @@ impl Stream {
         let step = self.with(|session, engine| {
             let now = now();
             session.decide(engine, end, now, |engine, blocks| {
-                prepare(&worker, rule, engine, &cluster, blocks, now);
+                let scope = worker.identity.scope(rule, &cluster);
+                prepare(&worker, scope, engine, blocks, now);
             })
         });
         self.cluster = cluster;
@@ -182,7 +184,9 @@ impl Stream {
             return;
         };
         let cluster = core::mem::take(&mut self.cluster);
-        self.with(|_, engine| exchange::publish(&worker, rule, engine, &cluster, now()));
+        self.with(|_, engine| {
+            exchange::publish(worker.identity.scope(rule, &cluster), engine, now());
+        });
         self.cluster = cluster;
     }
 
@@ -251,19 +255,18 @@ impl Stream {
 /// Brings what is known of a cluster up to date before a decision.
 fn prepare(
     worker: &Worker,
-    rule: usize,
+    scope: Scope<'_>,
     engine: &mut Engine,
-    cluster: &str,
     blocks: &[BlockHash],
     now: Millis,
 ) {
-    if engine.is_listing_due(cluster, now) {
-        gateway::refresh(worker, rule, engine, cluster, now);
-        handover::take(worker, rule, engine, cluster, now);
-        exchange::join(worker, rule, engine, cluster, now);
-        engine.listing_seen(cluster, now);
+    if engine.is_listing_due(scope.cluster, now) {
+        gateway::refresh(worker, scope, engine, now);
+        handover::take(scope, engine, now);
+        exchange::join(scope, engine, now);
+        engine.listing_seen(scope.cluster, now);
     }
-    exchange::hear(worker, rule, engine, cluster, blocks, now);
+    exchange::hear(scope, engine, blocks, now);
 }
 
 impl Context for Stream {}

@@ -33,6 +33,7 @@ mod depths;
 mod directory;
 mod evict;
 mod holders;
+mod nodes;
 mod recency;
 mod slot_set;
 
@@ -43,7 +44,8 @@ use crate::config::IndexOptions;
 use crate::endpoints::Slot;
 use crate::request::BlockHash;
 use arena::NIL;
-use holders::{Holders, Look, Pair, Vacancy};
+use holders::{Holders, Look, Vacancy};
+use nodes::Pair;
 use recency::Recency;
 
 /// Expired pairs that one record clears away at most.
@@ -262,38 +264,6 @@ impl Index {
                 self.drop_pair(id);
             }
         }
-    }
-
-    /// The engine held only the first `keep` of these blocks: the rest goes from this endpoint, confirmed or not.
-    pub fn trim(&mut self, blocks: &[BlockHash], slot: Slot, keep: u32) {
-        for &hash in blocks.iter().skip(keep as usize) {
-            if let Some(id) = self.holders.find(hash, slot.0) {
-                self.drop_pair(id);
-            }
-        }
-    }
-
-    /// Sets how many blocks an endpoint may hold; an endpoint that was never given any holds none. When it shrinks,
-    /// what is over goes at once, oldest first: in time proportional to what goes.
-    pub fn set_capacity_blocks(&mut self, slot: Slot, blocks: u32) {
-        self.recency.set_capacity(slot, blocks);
-        for _ in blocks..self.recency.held(slot.0) {
-            self.drop_pair(self.recency.oldest_of(slot.0));
-            self.evictions += 1;
-        }
-    }
-
-    /// Forgets all that an endpoint holds, in time proportional to it.
-    pub fn clear(&mut self, slot: Slot) {
-        for _ in 0..self.recency.held(slot.0) {
-            self.drop_pair(self.recency.oldest_of(slot.0));
-        }
-    }
-
-    /// Forgets all that an endpoint holds, and its capacity.
-    pub fn remove(&mut self, slot: Slot) {
-        self.clear(slot);
-        self.recency.set_capacity(slot, 0);
     }
 
     /// Pairs of one endpoint, with those that have expired and are not cleared away yet.

@@ -1,4 +1,4 @@
-//! What `make build` leaves in the tree.
+//! What `make build` leaves in the tree, and where reports go.
 
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,16 @@ pub fn artifact(gateway: Profile) -> Result<Artifact> {
     let bytes = std::fs::read(tree().join(name))
         .with_context(|| format!("{name}: run `make build` first"))?;
     Ok(Artifact::load(&bytes)?)
+}
+
+/// The place of a report, in a folder that is there.
+///
+/// # Errors
+/// The folder cannot be made.
+pub fn report(name: &str) -> Result<PathBuf> {
+    let folder = tree().join("target/report");
+    std::fs::create_dir_all(&folder).context("target/report")?;
+    Ok(folder.join(name))
 }
 
 /// How the plugins in `dist/` were built: the compiler, and whether wasm-opt was at work.

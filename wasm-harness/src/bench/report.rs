@@ -8,7 +8,7 @@ use serde_json::json;
 use super::budget::Measured;
 use super::memory::Memory;
 use super::native::Native;
-use crate::built::{built_with, tree};
+use crate::built::{self, built_with};
 
 /// Whole numbers in groups of three digits.
 fn grouped(figure: u64) -> String {
@@ -135,11 +135,6 @@ pub fn write(lines: &[Line], memory: Option<&Memory>) -> Result<()> {
         })
         .collect();
     let report = json!({ "cases": cases, "memory": memory, "built_with": built_with()? });
-    let folder = tree().join("target/report");
-    std::fs::create_dir_all(&folder)?;
-    std::fs::write(
-        folder.join("bench.json"),
-        serde_json::to_string_pretty(&report)? + "\n",
-    )?;
-    Ok(())
+    let text = serde_json::to_string_pretty(&report)? + "\n";
+    Ok(std::fs::write(built::report("bench.json")?, text)?)
 }

@@ -1,6 +1,6 @@
 //! `make replay`: what each way of choosing endpoints is worth, on a trace or generated traffic.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use warmroute_harness::built;
@@ -34,7 +34,7 @@ Settings come from the environment:
   DISTURB    restart, clear, add, fail: what happens in the middle of the run
   POLICIES   names, comma-separated [all]
   SEED       [1]
-  OUT        a file for the figures as JSON";
+  OUT        the file for the figures as JSON [target/report/replay.json]";
 
 fn main() -> Result<()> {
     if std::env::args().len() > 1 {
@@ -71,9 +71,13 @@ fn main() -> Result<()> {
         rows.push(Row::of(&name, &outcome, &requests, part));
     }
     print!("{}", table(&rows));
-    if let Ok(path) = std::env::var("OUT") {
-        std::fs::write(&path, serde_json::to_string_pretty(&rows)?).context(path)?;
-    }
+    let path = match std::env::var("OUT") {
+        Ok(path) if !path.is_empty() => PathBuf::from(path),
+        _ => built::report("replay.json")?,
+    };
+    let figures = serde_json::to_string_pretty(&rows)?;
+    std::fs::write(&path, figures).with_context(|| path.display().to_string())?;
+    println!("written to {}", path.display());
     Ok(())
 }
 
