@@ -55,7 +55,7 @@ pub const EXPIRED_PER_RECORD: u32 = 64;
 const CONFIRMED: u16 = u16::MAX;
 
 /// How long ago a pair may have been used to count as used lately, seconds.
-pub const LATELY_S: u32 = 8;
+pub const LATELY_S: u32 = 2;
 
 /// What a record says about the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,6 +22,7 @@ Settings come from the environment:
   SPREAD_MS  each request of a trace comes up to so much later: where its clock is coarse [0]
   LOAD       share of their time that generated traffic keeps engines busy [0.6]
   ENGINES    engines [8]
+  CACHE      blocks of 512 tokens that an engine's cache holds [1500]
   WORKERS    workers of a gateway process [1]
   REPLICAS   gateway processes; requests spread over all workers of all of them [1]
   EXCHANGE   on, off: whether the plugin's workers share what they know [on]
@@ -44,6 +45,7 @@ fn main() -> Result<()> {
     let engines = number("ENGINES", 8.0)? as usize;
     let seed = number("SEED", 1.0)? as u64;
     let engine = EngineOptions {
+        cache_blocks: number("CACHE", 1500.0)? as usize,
         decode_slows: number("SLOW", 0.0)?,
         ..EngineOptions::default()
     };
