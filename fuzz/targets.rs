@@ -238,7 +238,7 @@ pub fn exchange(data: &[u8]) {
         .take(200)
         .map(|b| u64::from_le_bytes(*b))
         .collect();
-    exchange.tell(Event::Recorded, 7, &blocks);
+    exchange.tell(Event::Recorded, 7, 70, &blocks);
     let head = exchange.outbox.head(vm, core::iter::empty(), Millis(1));
     let mut reader = Member::new(vm);
     assert!(reader.read_head(&head));

@@ -36,7 +36,7 @@ pub use wire::{Count, Entry, Told, What};
 pub(crate) use wire::{u16_at, u32_at, u64_at};
 
 /// Format of heads and segments. Versions do not read each other.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// Segments of a log.
 pub const RING: u32 = 8;
 /// A segment is full from this size on, bytes.
@@ -85,9 +85,9 @@ impl Exchange {
     }
 
     /// Adds an entry to the log.
-    pub fn tell(&mut self, what: What, name_hash: u64, blocks: &[BlockHash]) {
+    pub fn tell(&mut self, what: What, name_hash: u64, uncached_tokens: u32, blocks: &[BlockHash]) {
         if self.is_on {
-            self.outbox.tell(what, name_hash, blocks);
+            self.outbox.tell(what, name_hash, uncached_tokens, blocks);
             self.has_news = true;
         }
     }
@@ -112,15 +112,35 @@ impl Exchange {
         }
     }
 
+    /// Entries that this worker and those that it listens to, `but` some, have told in all; wraps.
+    #[must_use]
+    pub fn told_in_all(&self, but: impl Fn(u64) -> bool) -> u32 {
+        let others = self.members.iter().filter(|member| !but(member.vm));
+        others.fold(self.outbox.next, |told, member| {
+            told.wrapping_add(member.reached)
+        })
+    }
+
     /// A worker that is listened to.
     pub fn member(&mut self, vm: u64) -> Option<&mut Member> {
         self.members.iter_mut().find(|member| member.vm == vm)
     }
 }
 
+/// A replica among those that share a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Its number, below `of`.
+    pub number: u16,
+    /// How many there are, this one among them; 0 = nobody told.
+    pub of: u16,
+}
+
 /// This VM's side: its log.
 #[derive(Debug)]
 pub struct Outbox {
+    /// Where it is told for all other replicas: the own replica among all of them.
+    pub standing: Standing,
     segment_bytes: usize,
     next: u32,
     segment: u32,
@@ -140,6 +160,7 @@ impl Outbox {
     #[must_use]
     pub fn new(segment_bytes: usize) -> Self {
         Self {
+            standing: Standing::default(),
             segment_bytes,
             next: 0,
             segment: 0,
@@ -156,9 +177,9 @@ impl Outbox {
     }
 
     /// Adds an entry.
-    pub fn tell(&mut self, what: What, name_hash: u64, blocks: &[BlockHash]) {
+    pub fn tell(&mut self, what: What, name_hash: u64, uncached_tokens: u32, blocks: &[BlockHash]) {
         self.advance();
-        Told::write(what, name_hash, blocks, &mut self.entries);
+        Told::write(what, name_hash, uncached_tokens, blocks, &mut self.entries);
     }
 
     /// Adds an entry of another log.
@@ -202,7 +223,8 @@ impl Outbox {
         bytes.extend(now.0.to_le_bytes());
         bytes.extend(self.next.to_le_bytes());
         bytes.extend(self.segment.to_le_bytes());
-        bytes.extend([0; 4]);
+        bytes.extend(self.standing.number.to_le_bytes());
+        bytes.extend(self.standing.of.to_le_bytes());
         for count in counts {
             count.write(&mut bytes);
         }

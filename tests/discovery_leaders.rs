@@ -134,7 +134,7 @@ fn hear(leader: &mut Discovery, hosts: &[&str], now: u64) {
     leader.answer(&call, answer, &mut Telemetry::default(), Millis(now));
 }
 
-fn endpoints(engine: &mut Engine) -> usize {
+fn endpoints(engine: &mut Engine) -> u32 {
     engine
         .pool(CLUSTER)
         .map_or(0, |(pool, ..)| pool.table().len())

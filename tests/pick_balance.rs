@@ -25,6 +25,7 @@ fn candidate(at: u16, page: &Page) -> Candidate {
         slot: Slot(at),
         name_hash: rendezvous::weight(u64::from(at) + 1, 77),
         matched_tokens: page.matched_tokens,
+        is_owned: true,
         signals: Signals {
             waiting: page.snapshot.map(|(waiting, _)| waiting),
             running: page.snapshot.map(|(_, running)| running),

@@ -25,6 +25,8 @@ pub struct Endpoint {
     pub address: Box<str>,
     /// Hash of the address: its identity in rendezvous hashing.
     pub name_hash: u64,
+    /// How many endpoints' names come before its own.
+    pub order: u32,
     /// The gateway's word on its health.
     pub health: Health,
     /// What it does of a request.
@@ -156,6 +158,7 @@ impl Endpoint {
         Self {
             address: address.into(),
             name_hash,
+            order: 0,
             health: Health::Healthy,
             role: Role {
                 decodes: true,

@@ -6,7 +6,8 @@
 //! - at most [`MAX_ENDPOINTS`]: further addresses are not taken in;
 //! - a listing is whole: what it does not name has left.
 //!
-//! Cost: a listing O(endpoints), one hash look-up each; everything else O(1).
+//! Cost: a listing O(endpoints), one hash look-up each, O(endpoints squared) where somebody came or left; everything
+//! else O(1).
 
 use hashbrown::HashMap;
 
@@ -21,6 +22,7 @@ pub struct Table {
     by_address: HashMap<Box<str>, Slot>,
     by_name: HashMap<u64, Slot>,
     free: Vec<Slot>,
+    is_unordered: bool,
     listing: u32,
     generation: u32,
 }
@@ -46,6 +48,7 @@ impl Table {
         endpoint.health = health;
         endpoint.listing = self.listing;
         self.by_name.insert(endpoint.name_hash, slot);
+        self.is_unordered = true;
         *self.slots.get_mut(usize::from(slot.0))? = Some(endpoint);
         self.by_address.insert(address.into(), slot);
         Some((slot, true))
@@ -63,8 +66,20 @@ impl Table {
                 self.by_address.remove(&endpoint.address);
                 self.by_name.remove(&endpoint.name_hash);
                 self.free.push(Slot(at));
+                self.is_unordered = true;
                 left(Slot(at), &endpoint);
             }
+        }
+        if core::mem::take(&mut self.is_unordered) {
+            self.put_in_order();
+        }
+    }
+
+    fn put_in_order(&mut self) {
+        for endpoint in self.slots.iter_mut().flatten() {
+            let before = |name: &&u64| **name < endpoint.name_hash;
+            let count = self.by_name.keys().filter(before).count();
+            endpoint.order = u32::try_from(count).unwrap_or(u32::MAX);
         }
     }
 
@@ -125,8 +140,8 @@ impl Table {
 
     /// How many endpoints there are.
     #[must_use]
-    pub fn len(&self) -> usize {
-        self.by_address.len()
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.by_address.len()).unwrap_or(u32::MAX)
     }
 
     /// Whether there are none.

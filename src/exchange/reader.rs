@@ -2,8 +2,8 @@
 //!
 //! Invariant: any bytes can be read. Cost: O(endpoints in use) a head; a step each entry that was not read yet.
 
-use super::wire::{Count, Entry, Told, What, u32_at, u64_at};
-use super::{EXPIRY_MS, HEAD_BYTES, LOOK_SEGMENTS, RING, SEGMENT_HEADER_BYTES, VERSION};
+use super::wire::{Count, Entry, Told, What, u16_at, u32_at, u64_at};
+use super::{EXPIRY_MS, HEAD_BYTES, LOOK_SEGMENTS, RING, SEGMENT_HEADER_BYTES, Standing, VERSION};
 use crate::clock::Millis;
 use crate::request::BlockHash;
 
@@ -19,10 +19,12 @@ pub struct Member {
     pub counts: Vec<Count>,
     /// When it last spoke.
     pub at: Millis,
+    /// What it told of the own replica, where it stands for all others.
+    pub standing: Standing,
     /// Version of the head that was read last, as the host counts.
     pub version: Option<u32>,
     /// Number that its next entry will have.
-    reached: u32,
+    pub(super) reached: u32,
     /// The segment that it writes.
     newest: u32,
     /// The segment that is read.
@@ -51,6 +53,7 @@ impl Member {
             vm,
             counts: Vec::new(),
             at: Millis(0),
+            standing: Standing::default(),
             version: None,
             reached: 0,
             newest: 0,
@@ -70,6 +73,10 @@ impl Member {
             return false;
         }
         self.at = Millis(u64_at(header, 12));
+        self.standing = Standing {
+            number: u16_at(header, 28),
+            of: u16_at(header, 30),
+        };
         self.reached = u32_at(header, 20);
         let segment = u32_at(header, 24);
         if self.is_new {

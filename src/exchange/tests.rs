@@ -15,12 +15,18 @@ fn told(what: What, blocks: &[u64]) -> Told {
     Told {
         what,
         name_hash: 7,
+        uncached_tokens: 70,
         blocks: blocks.to_vec(),
     }
 }
 
 fn tell(outbox: &mut Outbox, ring: &mut Ring, entry: &Told) {
-    outbox.tell(entry.what, entry.name_hash, &entry.blocks);
+    outbox.tell(
+        entry.what,
+        entry.name_hash,
+        entry.uncached_tokens,
+        &entry.blocks,
+    );
     let (place, bytes) = outbox.segment(1).unwrap();
     ring[place as usize] = bytes;
 }
@@ -153,7 +159,7 @@ fn a_reader_that_is_too_slow_counts_what_it_missed_and_goes_on() {
 fn any_bytes_can_be_read() {
     let mut rng = fastrand::Rng::with_seed(3);
     let mut outbox = Outbox::default();
-    outbox.tell(What::Recorded, 7, &[1, 2, 3]);
+    outbox.tell(What::Recorded, 7, 70, &[1, 2, 3]);
     let (_, segment) = outbox.segment(1).unwrap();
     let head = outbox.head(
         1,

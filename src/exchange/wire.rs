@@ -1,4 +1,4 @@
-//! Counts and log entries as bytes, little-endian: a count is 44 bytes, an entry 11 and 8 a block.
+//! Counts and log entries as bytes, little-endian: a count is 44 bytes, an entry 15 and 8 a block.
 
 use crate::clock::Millis;
 use crate::request::BlockHash;
@@ -34,6 +34,8 @@ pub struct Told {
     pub what: What,
     /// Where, by the hash of the endpoint's address.
     pub name_hash: u64,
+    /// Of a record: tokens of its request that the endpoint has to compute.
+    pub uncached_tokens: u32,
     /// To which blocks, in order.
     pub blocks: Vec<BlockHash>,
 }
@@ -113,11 +115,18 @@ pub struct Entry<'a> {
 
 impl Told {
     /// Adds an entry to `out`.
-    pub(crate) fn write(what: What, name_hash: u64, blocks: &[BlockHash], out: &mut Vec<u8>) {
+    pub(crate) fn write(
+        what: What,
+        name_hash: u64,
+        uncached_tokens: u32,
+        blocks: &[BlockHash],
+        out: &mut Vec<u8>,
+    ) {
         let blocks = blocks.get(..MAX_TOLD_BLOCKS).unwrap_or(blocks);
         out.push(what as u8);
         out.extend(name_hash.to_le_bytes());
         out.extend(u16::try_from(blocks.len()).unwrap_or(0).to_le_bytes());
+        out.extend(uncached_tokens.to_le_bytes());
         for block in blocks {
             out.extend(block.to_le_bytes());
         }
@@ -125,11 +134,11 @@ impl Told {
 }
 
 impl<'a> Entry<'a> {
-    const HEADER_BYTES: usize = 11;
+    const HEADER_BYTES: usize = 15;
 
     /// The entry at the head of `bytes`, and what follows it.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
-        let header = bytes.first_chunk::<11>()?;
+        let header = bytes.first_chunk::<{ Entry::HEADER_BYTES }>()?;
         let what = [What::Recorded, What::Withdrawn, What::Emptied]
             .into_iter()
             .find(|known| Some(&(*known as u8)) == header.first())?;
@@ -157,6 +166,7 @@ impl<'a> Entry<'a> {
         Told {
             what: self.what,
             name_hash: u64_at(self.bytes, 1),
+            uncached_tokens: u32_at(self.bytes, 11),
             blocks: blocks.take_while(|block| wanted(*block)).collect(),
         }
     }

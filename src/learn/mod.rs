@@ -27,7 +27,9 @@ const RATIO_ALPHA: f64 = 0.1;
 
 /// Prefill rates that an accelerator can have, tokens per millisecond.
 const RATE: RangeInclusive<f64> = 0.05..=1_000.0;
-const RATE_ALPHA: f64 = 0.2;
+/// How far one prefill moves the rate, as a factor. What others sent unseen makes prefills look slow, hardly anything
+/// makes them look fast: so the rate is one that about one of three reaches.
+const RATE_STEP: RangeInclusive<f64> = 0.95..=1.1;
 /// Shorter prefills say more about network and the engine's step than about its rate.
 const MIN_PREFILL_TOKENS: u32 = 256;
 const MIN_PREFILL_MS: u64 = 20;
@@ -127,7 +129,7 @@ impl PrefillRate {
         }
         let rate = clamp(f64::from(tokens) / to_f64(took_ms), &RATE);
         match &mut self.tokens_per_ms {
-            Some(known) => smooth(known, rate, RATE_ALPHA),
+            Some(known) => *known *= clamp(rate / *known, &RATE_STEP),
             unknown => *unknown = Some(rate),
         }
     }

@@ -127,7 +127,7 @@ impl Pool {
             let newest = self.index.newest(slot, now);
             let newest: Vec<_> = newest.take(usize::try_from(share).unwrap_or(0)).collect();
             for blocks in newest.chunks(PAIRS_AN_ENTRY).rev() {
-                log.tell(What::Recorded, endpoint.name_hash, blocks);
+                log.tell(What::Recorded, endpoint.name_hash, 0, blocks);
             }
         }
         Handover::write(log, vm, now)

@@ -13,6 +13,7 @@ mod report;
 mod sent;
 mod settle;
 mod signals;
+mod split;
 mod workers;
 
 pub use listing::{Figures, Listed, Said};
@@ -39,6 +40,7 @@ use crate::pick::{self, Ask, Candidate, Ranked};
 use crate::prefix::{Depths, Index, RecordState};
 use crate::request::{BlockHash, Prompt};
 use crate::telemetry::{Counter, Histogram, Tally, Telemetry};
+use split::Split;
 
 /// One cluster's state in this worker.
 pub struct Pool {
@@ -47,6 +49,7 @@ pub struct Pool {
     bytes_per_token: BytesPerToken,
     traffic: Traffic,
     exchange: Exchange,
+    split: Split,
     /// What the VM before left and is not folded in yet.
     handover: Option<Handover>,
     /// Whether what the VM before left was looked for.
@@ -75,6 +78,12 @@ impl Pool {
             bytes_per_token: BytesPerToken::default(),
             traffic: Traffic::default(),
             exchange: Exchange::new(config.exchange),
+            split: Split::new(
+                config
+                    .replicas
+                    .as_ref()
+                    .map_or(0, |replicas| millis(replicas.interval)),
+            ),
             handover: None,
             has_begun: false,
             listed_at: None,
@@ -191,6 +200,7 @@ impl Pool {
             turns_to_come: self.traffic.turns_to_come(),
             home_worth: self.traffic.home_worth(),
             unseen: self.traffic.unseen(),
+            unheard: self.split.unheard(self.table.len()),
         }
     }
 
@@ -232,6 +242,7 @@ impl Pool {
                     slot,
                     name_hash: endpoint.name_hash,
                     matched_tokens: self.matched_tokens(slot, question.prompt, per_token),
+                    is_owned: self.split.owns(endpoint.order, self.table.len()),
                     signals: signals::signals(endpoint, adapter, stale_after_ms, now),
                 });
             }
@@ -295,6 +306,7 @@ impl Pool {
             self.exchange.tell(
                 What::Recorded,
                 endpoint.name_hash,
+                to_u32(miss),
                 sent.blocks.get(from..).unwrap_or_default(),
             );
         } else {

@@ -105,7 +105,8 @@ impl Pool {
         let endpoint = self.table.get_mut(sent.slot)?;
         let prefilled = endpoint.own.first_token(sent.ticket.as_mut()?, now)?;
         self.exchange.touch();
-        if sent.is_alone {
+        let was_alone = sent.is_alone && endpoint.others.ahead.first_token_at <= sent.at;
+        if was_alone && endpoint.own.awaiting_first == 0 && endpoint.is_ours_alone(now) {
             endpoint.rate.observe(prefilled.tokens, prefilled.took_ms);
         }
         Some(())
@@ -155,7 +156,8 @@ impl Pool {
             Verdict::Emptied => {
                 // This answer's own prefix is there again: its record is made anew after the others went.
                 telemetry.add(Counter::EmptiedCaches, 1);
-                self.exchange.tell(What::Emptied, endpoint.name_hash, &[]);
+                self.exchange
+                    .tell(What::Emptied, endpoint.name_hash, 0, &[]);
                 self.index.clear(sent.slot);
                 self.fit(sent.slot, config);
                 self.index
@@ -195,7 +197,7 @@ impl Pool {
                 (self.table.get(sent.slot), sent.blocks.get(sent.told_from..))
             {
                 self.exchange
-                    .tell(What::Withdrawn, endpoint.name_hash, told);
+                    .tell(What::Withdrawn, endpoint.name_hash, 0, told);
             }
         }
     }

@@ -4,12 +4,14 @@
 
 use super::Pool;
 use crate::clock::Millis;
+use crate::endpoints::Slot;
 use crate::endpoints::own::Ahead;
 use crate::endpoints::table::Table;
 use crate::exchange::handover::is_recent;
-use crate::exchange::{Count, Exchange, Member, Sought, Told, What};
+use crate::exchange::{Count, Exchange, Member, Sought, Standing, Told, What};
 use crate::number::to_u32;
 use crate::prefix::{Index, RecordState};
+use crate::replicas::stands_for_replicas;
 use crate::telemetry::{Counter, Telemetry};
 
 impl Pool {
@@ -61,12 +63,16 @@ impl Pool {
         telemetry: &mut Telemetry,
         now: Millis,
     ) -> bool {
-        let (table, index) = (&self.table, &mut self.index);
+        let (table, index) = (&mut self.table, &mut self.index);
         let Some(member) = self.exchange.member(vm) else {
             return false;
         };
         let heard = member.read_segment(bytes, budget, &mut |entry| {
-            fold(&entry.told(), table, index, telemetry, now);
+            let told = entry.told();
+            let slot = fold(&told, table, index, telemetry, now);
+            if let Some(endpoint) = slot.and_then(|slot| table.get_mut(slot)) {
+                endpoint.sent_more(f64::from(told.uncached_tokens));
+            }
         });
         telemetry.add(Counter::ExchangeGaps, u64::from(heard.unwrap_or(0)));
         heard.is_some() && *budget > 0 && member.wanted().is_some()
@@ -101,10 +107,24 @@ impl Pool {
         {
             add(&mut self.table, member);
         }
+        self.look_at_replicas(now);
+    }
+
+    fn look_at_replicas(&mut self, now: Millis) {
+        let mut members = self.exchange.members.iter();
+        if let Some(others) = members.find(|member| stands_for_replicas(member.vm)) {
+            let standing = if others.is_alive(now) {
+                others.standing
+            } else {
+                Standing::default()
+            };
+            let told = self.exchange.told_in_all(stands_for_replicas);
+            self.split.look(standing, told, now);
+        }
     }
 }
 
-/// Folds what another VM told into the index.
+/// Folds what another VM told into the index. Returns whom it was about, where that is known.
 #[inline(never)]
 pub(super) fn fold(
     told: &Told,
@@ -112,10 +132,8 @@ pub(super) fn fold(
     index: &mut Index,
     telemetry: &mut Telemetry,
     now: Millis,
-) {
-    let Some(slot) = table.slot_of_name(told.name_hash) else {
-        return;
-    };
+) -> Option<Slot> {
+    let slot = table.slot_of_name(told.name_hash)?;
     match told.what {
         What::Recorded => {
             let recorded = index.record(&told.blocks, slot, RecordState::Confirmed, now);
@@ -124,6 +142,7 @@ pub(super) fn fold(
         What::Withdrawn => index.trim(&told.blocks, slot, 0),
         What::Emptied => index.clear(slot),
     }
+    Some(slot)
 }
 
 /// Adds what another worker has in flight to the endpoints'.

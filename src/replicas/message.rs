@@ -1,7 +1,7 @@
 //! What one replica tells the others at a time, as bytes.
 //!
 //! ```text
-//! magic "wrr1" | process u64 | leader u64 | number u32 | at u64 | section...
+//! magic "wrr2" | process u64 | leader u64 | number u32 | at u64 | section...
 //! section: scope u64 | first u32 | counts u16 | entries u32 | counts | entries
 //! ```
 //! Numbers are little-endian; `counts` says how many, `entries` how many bytes. Counts and entries are
@@ -12,7 +12,7 @@
 use crate::clock::Millis;
 use crate::exchange::{Count, u16_at, u32_at, u64_at};
 
-const MAGIC: [u8; 4] = *b"wrr1";
+const MAGIC: [u8; 4] = *b"wrr2";
 const HEADER_BYTES: usize = 32;
 const SECTION_BYTES: usize = 18;
 /// A message is no longer than this.

@@ -329,6 +329,7 @@ impl<S: Store> Replicas<S> {
                 write(&cluster.name, Some(place), &bytes);
             }
             let counts = self.others.counts(cluster.scope, now);
+            cluster.inbox.standing = self.others.standing(now);
             let head = cluster.inbox.head(member, counts.into_iter(), now);
             write(&cluster.name, None, &head);
         }

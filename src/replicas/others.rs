@@ -11,7 +11,7 @@
 use super::gathered::add;
 use super::message::{self, Header, Section};
 use crate::clock::Millis;
-use crate::exchange::{Count, EXPIRY_MS, Entry};
+use crate::exchange::{Count, EXPIRY_MS, Entry, Standing};
 use crate::telemetry::{Counter, Telemetry};
 
 /// Replicas that are listened to at most.
@@ -119,6 +119,18 @@ impl Others {
             }
         }
         sums
+    }
+
+    /// The own replica among those that are not silent, which all number alike.
+    #[must_use]
+    pub fn standing(&self, now: Millis) -> Standing {
+        let alive = self.replicas.iter().filter(|r| r.is_alive(now));
+        let before = alive.filter(|r| r.header.process < self.own).count();
+        let small = |count: usize| u16::try_from(count).unwrap_or(0);
+        Standing {
+            number: small(before),
+            of: small(self.alive(now).saturating_add(1)),
+        }
     }
 
     /// Replicas that are not silent.

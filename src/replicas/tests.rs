@@ -43,7 +43,7 @@ impl Process {
     }
 
     fn tell(&mut self, blocks: &[u64]) {
-        self.worker.tell(Event::Recorded, 7, blocks);
+        self.worker.tell(Event::Recorded, 7, 70, blocks);
     }
 
     /// Gathers, and gives the message of a put, when one is due.
@@ -65,7 +65,7 @@ impl Process {
         }
         let queries = self.replicas.due(&mut self.telemetry, now);
         let put = queries.into_iter().find(|query| query.what == What::Put)?;
-        let at = put.bytes.windows(4).position(|four| four == b"wrr1")?;
+        let at = put.bytes.windows(4).position(|four| four == b"wrr2")?;
         Some(put.bytes[at..put.bytes.len() - 2].to_vec())
     }
 
@@ -300,7 +300,7 @@ fn what_fifty_replicas_tell_in_an_interval_reaches_the_workers_whole() {
             let mut entries = Vec::new();
             for request in 0..100 {
                 let blocks: Vec<u64> = (0..9).map(|n| process << 32 | request << 8 | n).collect();
-                Told::write(Event::Recorded, 7, &blocks, &mut entries);
+                Told::write(Event::Recorded, 7, 70, &blocks, &mut entries);
             }
             let header = Header {
                 process,

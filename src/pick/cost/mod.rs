@@ -59,6 +59,10 @@ const IDLE_REQUESTS: f64 = 0.3;
 const UNSEEN_NONE: f64 = 0.1;
 /// Share of requests by others from which an unknown conversation is surely theirs.
 const UNSEEN_SURE: f64 = 0.2;
+/// Share of requests by others from which an unknown conversation's home is credited in full.
+const UNSEEN_ALL: f64 = 0.8;
+/// What an engine began for others, as a factor: more of theirs may wait behind it.
+const UNSEEN_BEHIND: f64 = 1.5;
 /// A cost that nothing exceeds, for figures that are no numbers.
 const WORST: f64 = 1e15;
 
@@ -122,6 +126,8 @@ struct Pool {
     told: Option<(f64, f64)>,
     /// How sure it is that others send requests, 0 to 1.
     unseen: f64,
+    /// Requests before each endpoint of other replicas that they have not told of yet.
+    unheard: f64,
     /// Longest match.
     matched_tokens: f64,
     min_match_tokens: f64,
@@ -149,6 +155,7 @@ impl Pool {
             told: None,
             unseen: ((sane(ask.unseen, 0.0) - UNSEEN_NONE) / (UNSEEN_SURE - UNSEEN_NONE))
                 .clamp(0.0, 1.0),
+            unheard: sane(ask.unheard, 0.0),
             min_match_tokens: f64::from(options.min_match_tokens),
             home: 0,
             waits_to_come: if ask.later_turn {
@@ -231,7 +238,7 @@ impl Pool {
         if !ask.later_turn {
             return 0.0;
         }
-        let theirs = smaller(sane(ask.unseen, 0.0) / UNSEEN_SURE, 1.0) * sane(ask.home_worth, 0.0);
+        let theirs = smaller(sane(ask.unseen, 0.0) / UNSEEN_ALL, 1.0) * sane(ask.home_worth, 0.0);
         let credit = options.prior * theirs * sane(ask.head_tokens, 0.0);
         if credit > self.matched_tokens {
             credit.min(self.prompt_tokens)
@@ -251,7 +258,13 @@ impl Pool {
         let outer = smaller(sane(signals.outer_hit_share, 0.0), 1.0);
         let miss = larger(self.prompt_tokens - matched, 0.0) * (1.0 - OUTER_SAVES * outer);
         let waiting = blend(self.waiting, terms.waiting, fresh);
-        let unseen = terms.unseen_tokens + waiting * self.miss_tokens;
+        let unheard = if candidate.is_owned {
+            0.0
+        } else {
+            self.unheard
+        };
+        let others = waiting + unheard;
+        let unseen = UNSEEN_BEHIND * terms.unseen_tokens + others * self.miss_tokens;
         let backlog = sane(signals.prefill_tokens, WORST) + unseen;
         let own = backlog + miss;
         let shared = own + miss * self.scarcity;

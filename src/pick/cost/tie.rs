@@ -9,9 +9,9 @@ use crate::pick::{Ask, Branch, Candidate, Entry, rendezvous, sane};
 
 /// By what share of the best cost the home may cost more, where others look for conversations there and
 /// hardly anything waits.
-const UNSEEN_TIE_RATIO: f64 = 0.4;
+const UNSEEN_TIE_RATIO: f64 = 0.2;
 /// How much of a cold prompt the home may cost more then, as long as nothing waits there.
-const UNSEEN_TIE_PROMPT: f64 = 0.7;
+const UNSEEN_TIE_PROMPT: f64 = 1.6;
 
 impl Pool {
     /// What counts as a near tie.

@@ -25,6 +25,7 @@ Settings come from the environment:
   CACHE      blocks of 512 tokens that an engine's cache holds [1500]
   WORKERS    workers of a gateway process [1]
   REPLICAS   gateway processes; requests spread over all workers of all of them [1]
+  ASSIGNMENT which worker each request comes to: a number for each way [0]
   EXCHANGE   on, off: whether the plugin's workers share what they know [on]
   STORE      on, off: whether the plugin's replicas have a store, every 100 ms [off]
   CONFIG     more of the plugin's configuration, JSON [{}]
@@ -56,6 +57,7 @@ fn main() -> Result<()> {
         engine,
         engines,
         scrape_ms: number("SCRAPE_MS", 1000.0)?,
+        assignment: number("ASSIGNMENT", 0.0)? as u64,
         disturbances,
     };
     let workers = (number("WORKERS", 1.0)? as u64).max(1);

@@ -22,6 +22,8 @@ pub struct World {
     pub engines: usize,
     /// Time between two readings of all metrics.
     pub scrape_ms: f64,
+    /// Which worker each request comes to, one way of many.
+    pub assignment: u64,
     /// What goes wrong, and when.
     pub disturbances: Vec<Disturbance>,
 }
@@ -184,8 +186,8 @@ pub fn run(world: &World, requests: &[Request], chooser: Chooser) -> Outcome {
 }
 
 /// The worker that a request comes to: mixed, and the same for every policy.
-fn worker_of(request: usize, workers: usize) -> usize {
-    let mixed = (request as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+fn worker_of(assignment: u64, request: usize, workers: usize) -> usize {
+    let mixed = (request as u64 + (assignment << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
     (mixed % workers as u64) as usize
 }
 
@@ -215,7 +217,7 @@ impl Run<'_> {
         match &mut self.chooser {
             Chooser::Oracle => None,
             Chooser::Workers(workers) => {
-                let worker = worker_of(request, workers.len());
+                let worker = worker_of(self.world.assignment, request, workers.len());
                 Some(workers[worker].as_mut())
             }
         }
@@ -286,7 +288,7 @@ impl Run<'_> {
                 best.1
             }
             Chooser::Workers(workers) => {
-                let worker = worker_of(request, workers.len());
+                let worker = worker_of(self.world.assignment, request, workers.len());
                 workers[worker].pick(now, request, body, &up)
             }
         };

@@ -25,6 +25,7 @@ fn world(engines: usize) -> World {
         engine: EngineOptions::default(),
         engines,
         scrape_ms: 1000.0,
+        assignment: 0,
         disturbances: Vec::new(),
     }
 }
