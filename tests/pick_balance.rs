@@ -43,6 +43,8 @@ fn candidate(at: u16, page: &Page) -> Candidate {
 
 struct Worker {
     pages: Vec<Page>,
+    /// Every so many endpoints one is its own, from that one on.
+    owns: (usize, usize),
     ranked: Ranked,
     rng: fastrand::Rng,
 }
@@ -51,6 +53,7 @@ impl Worker {
     fn new(endpoints: usize) -> Self {
         Self {
             pages: vec![Page::default(); endpoints],
+            owns: (1, 0),
             ranked: Ranked::new(2),
             rng: fastrand::Rng::with_seed(3),
         }
@@ -59,7 +62,10 @@ impl Worker {
     fn pick(&mut self, ask: &Ask) -> (usize, Branch) {
         let candidates: Vec<Candidate> = (0..)
             .zip(&self.pages)
-            .map(|(at, page)| candidate(at, page))
+            .map(|(at, page)| Candidate {
+                is_owned: usize::from(at) % self.owns.0 == self.owns.1,
+                ..candidate(at, page)
+            })
             .collect();
         let options = PickOptions::default();
         let branch = pick(ask, &candidates, &options, &mut self.rng, &mut self.ranked).unwrap();
@@ -168,6 +174,7 @@ impl Clone for Worker {
     fn clone(&self) -> Self {
         Self {
             pages: self.pages.clone(),
+            owns: self.owns,
             ranked: Ranked::new(2),
             rng: fastrand::Rng::with_seed(3),
         }
@@ -380,4 +387,48 @@ fn a_strict_session_stays() {
         ..bound
     };
     assert_ne!(worker.pick(&gone).0, 3);
+}
+
+/// How many endpoints two replicas both sent to, who decide about eight cold prompts on eight idle endpoints before
+/// they hear of each other.
+fn collisions(unheard: f64, round: u64) -> usize {
+    let mut sent = [[0; 8]; 2];
+    for (replica, sent) in sent.iter_mut().enumerate() {
+        let mut worker = Worker::new(8);
+        worker.owns = (2, replica);
+        for request in 0..4 {
+            let conversation = rendezvous::weight(round * 100 + request, 5 + replica as u64);
+            let ask = Ask {
+                unheard,
+                mean_miss_tokens: 8_000.0,
+                ..ask(8_000.0, conversation)
+            };
+            sent[worker.send(&ask, 0.0)] += 1;
+        }
+    }
+    (0..8).filter(|at| sent[0][*at] * sent[1][*at] > 0).count()
+}
+
+#[test]
+fn replicas_that_have_not_heard_of_each_other_yet_keep_apart() {
+    let all = |unheard| {
+        (0..100)
+            .map(|round| collisions(unheard, round))
+            .sum::<usize>()
+    };
+    assert_eq!(all(0.5), 0);
+    assert!(all(0.0) > 100, "or else there is nothing to avoid");
+}
+
+#[test]
+fn what_others_may_have_sent_is_no_reason_to_leave_a_cache() {
+    let mut worker = Worker::new(4);
+    worker.owns = (2, 0);
+    worker.pages[1].matched_tokens = 7_000.0;
+    let ask = Ask {
+        unheard: 0.5,
+        mean_miss_tokens: 8_000.0,
+        ..ask(8_000.0, 9)
+    };
+    assert_eq!(worker.pick(&ask), (1, Branch::Prefix));
 }

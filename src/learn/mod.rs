@@ -309,6 +309,23 @@ mod tests {
     }
 
     #[test]
+    fn the_rate_is_what_undisturbed_prefills_have() {
+        let mut rate = PrefillRate::default();
+        // More than every other prefill waits unseen for somebody else's, the first one, too.
+        for round in 0..300_u64 {
+            let waited_ms = if round % 5 < 3 { 3_000 } else { 0 };
+            rate.observe(10_000, 1_000 + waited_ms);
+        }
+        let learned = rate.tokens_per_ms().unwrap();
+        assert!((9.0..=10.5).contains(&learned), "{learned}");
+        for _ in 0..60 {
+            rate.observe(10_000, 4_000);
+        }
+        let slowed = rate.tokens_per_ms().unwrap();
+        assert!((slowed - 2.5).abs() < 0.1, "it did slow down: {slowed}");
+    }
+
+    #[test]
     fn queueing_is_what_computing_does_not_explain() {
         let mut queueing = Queueing::default();
         queueing.observe(100, 200.0);

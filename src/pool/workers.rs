@@ -167,3 +167,6 @@ fn add(table: &mut Table, member: &Member) {
         endpoint.sent_more(0.0);
     }
 }
+
+#[cfg(test)]
+mod tests;

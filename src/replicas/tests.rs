@@ -8,7 +8,7 @@ use super::message::{MAX_BYTES, Section};
 use super::redis::Redis;
 use super::*;
 use crate::config::{Secret, StoreKind};
-use crate::exchange::{Count, RING, Told, What as Event};
+use crate::exchange::{Count, RING, Standing, Told, What as Event};
 use core::time::Duration;
 
 fn options() -> ReplicaOptions {
@@ -147,10 +147,12 @@ fn what_one_replica_has_another_ones_workers_hear() {
     assert_eq!((reader.counts[0].inflight, reader.at), (3, now));
     assert_eq!(reader.counts[0].oldest_at, Millis(now.0 - 40));
     assert_eq!(two.replicas.alive(now), 1);
+    assert_eq!(reader.standing, Standing { number: 1, of: 2 });
     // Silent: it has nothing in flight any more.
     let later = now.plus(EXPIRY_MS);
     let (reader, _) = heard(&mut two, later);
     assert_eq!((reader.counts.len(), two.replicas.alive(later)), (0, 0));
+    assert_eq!(reader.standing, Standing { number: 0, of: 1 });
 }
 
 #[test]

@@ -33,3 +33,18 @@ fn more_endpoints_than_there_is_room_for_are_left_out() {
     }
     assert_eq!(usize::try_from(table.len()), Ok(MAX_ENDPOINTS));
 }
+
+#[test]
+fn every_endpoint_has_its_place_in_the_order_of_names() {
+    let mut table = Table::default();
+    for addresses in [&["a:1", "b:1", "c:1", "d:1"][..], &["d:1", "b:1", "e:1"]] {
+        listed(&mut table, addresses);
+        let mut all: Vec<(u64, u32)> = table
+            .iter()
+            .map(|(_, endpoint)| (endpoint.name_hash, endpoint.order))
+            .collect();
+        all.sort_unstable();
+        let orders: Vec<u32> = all.iter().map(|(_, order)| *order).collect();
+        assert_eq!(orders, (0..table.len()).collect::<Vec<_>>());
+    }
+}

@@ -12,8 +12,8 @@ use crate::host::{
 };
 
 pub(super) const CLUSTER: &str = "engines";
-/// Past the refresh of a listing.
-const LATER_MS: u64 = 2_000;
+/// Past the refresh of a listing, while the prompt still counts as lately used.
+const LATER_MS: u64 = 1_000;
 /// Listings in which every endpoint has its turn.
 const LISTINGS: u64 = 66;
 /// The cases for which listings are looked at more closely: others tell the same at more time.
