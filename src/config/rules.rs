@@ -92,7 +92,8 @@ impl Plugin {
                 "use at most 1048576 bytes",
             ));
         }
-        if depth(text) > MAX_DEPTH {
+        let Shape { keys, depth } = shape(text);
+        if depth > MAX_DEPTH {
             return Err(ConfigError::new(
                 "",
                 "",
@@ -101,7 +102,8 @@ impl Plugin {
             ));
         }
         let (global, rules) = split(read(text)?)?;
-        let on = rules.is_none() || global != ConfigText::default();
+        // The keys are different ones, and one of them is `_rules_`.
+        let on = rules.is_none() || keys > 1;
         let global = if on {
             Some(resolve::config(&global, "")?)
         } else {
@@ -197,24 +199,36 @@ fn read(text: &[u8]) -> Result<ConfigText, ConfigError> {
     }
 }
 
-/// How deep a JSON text nests, brackets inside strings left out.
-fn depth(text: &[u8]) -> usize {
-    let (mut depth, mut deepest) = (0usize, 0);
+/// What a JSON text looks like from outside; what stands inside strings is left out.
+struct Shape {
+    /// Keys of the outermost object.
+    keys: usize,
+    /// Deepest nesting of objects and lists.
+    depth: usize,
+}
+
+fn shape(text: &[u8]) -> Shape {
+    let (mut depth, mut deepest, mut keys) = (0usize, 0, 0usize);
     let (mut in_string, mut escaped) = (false, false);
     for byte in text {
         match byte {
             _ if escaped => escaped = false,
             b'\\' if in_string => escaped = true,
             b'"' => in_string = !in_string,
-            b'{' | b'[' if !in_string => {
+            _ if in_string => {}
+            b'{' | b'[' => {
                 depth = depth.saturating_add(1);
                 deepest = deepest.max(depth);
             }
-            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b':' if depth == 1 => keys = keys.saturating_add(1),
             _ => {}
         }
     }
-    deepest
+    Shape {
+        keys,
+        depth: deepest,
+    }
 }
 
 impl Rule {
