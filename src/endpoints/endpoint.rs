@@ -272,7 +272,7 @@ impl Endpoint {
         let [earlier, lately] = self.sent_tokens;
         let new = after - before - earlier - lately;
         if new > 0.0 {
-            (left + new).clamp(0.0, new)
+            (left + new).max(0.0).min(new)
         } else {
             left.max(0.0)
         }

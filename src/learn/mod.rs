@@ -274,7 +274,8 @@ fn clamp(value: f64, bounds: &RangeInclusive<f64>) -> f64 {
     if value.is_nan() {
         *bounds.start()
     } else {
-        value.clamp(*bounds.start(), *bounds.end())
+        // `f64::clamp` would bring the panic about bounds along, and with it what prints numbers.
+        value.max(*bounds.start()).min(*bounds.end())
     }
 }
 
