@@ -7,7 +7,7 @@
 //! - *log*: the prefixes that it recorded or took back, in block hashes; a ring of [`RING`] segments.
 //!
 //! A record is told from the block before the first one that was not used lately: what others were told a
-//! moment ago is not told again, so a conversation's next turn costs its new blocks only.
+//! moment ago is not told again: of quick turns and shared heads only what is new.
 //!
 //! Invariants
 //! - what a VM reads of another is folded in once a tick, in order; where the ring has gone over something it
@@ -112,12 +112,14 @@ impl Exchange {
         }
     }
 
-    /// Entries that this worker and those that it listens to, `but` some, have told in all; wraps.
+    /// Workers of this process that are heard, this one among them, and the log entries that they have told in all;
+    /// the count wraps.
     #[must_use]
-    pub fn told_in_all(&self, but: impl Fn(u64) -> bool) -> u32 {
-        let others = self.members.iter().filter(|member| !but(member.vm));
-        others.fold(self.outbox.next, |told, member| {
-            told.wrapping_add(member.reached)
+    pub fn told_by_workers(&self) -> (usize, u32) {
+        let members = self.members.iter();
+        let others = members.filter(|member| !members::stands_for_replicas(member.vm));
+        others.fold((1, self.outbox.next), |(workers, told), member| {
+            (workers.saturating_add(1), told.wrapping_add(member.reached))
         })
     }
 
@@ -129,7 +131,7 @@ impl Exchange {
 
 /// A replica among those that share a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct ReplicaPlace {
     /// Its number, below `of`.
     pub number: u16,
     /// How many there are, this one among them; 0 = nobody told.
@@ -139,8 +141,8 @@ pub struct Standing {
 /// This VM's side: its log.
 #[derive(Debug)]
 pub struct Outbox {
-    /// Where it is told for all other replicas: the own replica among all of them.
-    pub standing: Standing,
+    /// This replica's place among all; set only in the log that stands for the others.
+    pub replica_place: ReplicaPlace,
     segment_bytes: usize,
     next: u32,
     segment: u32,
@@ -160,7 +162,7 @@ impl Outbox {
     #[must_use]
     pub fn new(segment_bytes: usize) -> Self {
         Self {
-            standing: Standing::default(),
+            replica_place: ReplicaPlace::default(),
             segment_bytes,
             next: 0,
             segment: 0,
@@ -223,8 +225,8 @@ impl Outbox {
         bytes.extend(now.0.to_le_bytes());
         bytes.extend(self.next.to_le_bytes());
         bytes.extend(self.segment.to_le_bytes());
-        bytes.extend(self.standing.number.to_le_bytes());
-        bytes.extend(self.standing.of.to_le_bytes());
+        bytes.extend(self.replica_place.number.to_le_bytes());
+        bytes.extend(self.replica_place.of.to_le_bytes());
         for count in counts {
             count.write(&mut bytes);
         }

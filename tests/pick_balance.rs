@@ -25,7 +25,7 @@ fn candidate(at: u16, page: &Page) -> Candidate {
         slot: Slot(at),
         name_hash: rendezvous::weight(u64::from(at) + 1, 77),
         matched_tokens: page.matched_tokens,
-        is_owned: true,
+        unheard: 0.0,
         signals: Signals {
             waiting: page.snapshot.map(|(waiting, _)| waiting),
             running: page.snapshot.map(|(_, running)| running),
@@ -43,8 +43,8 @@ fn candidate(at: u16, page: &Page) -> Candidate {
 
 struct Worker {
     pages: Vec<Page>,
-    /// Every so many endpoints one is its own, from that one on.
-    owns: (usize, usize),
+    /// What others may have sent to every other endpoint, from this one on.
+    unheard: (f64, usize),
     ranked: Ranked,
     rng: fastrand::Rng,
 }
@@ -53,7 +53,7 @@ impl Worker {
     fn new(endpoints: usize) -> Self {
         Self {
             pages: vec![Page::default(); endpoints],
-            owns: (1, 0),
+            unheard: (0.0, 0),
             ranked: Ranked::new(2),
             rng: fastrand::Rng::with_seed(3),
         }
@@ -63,7 +63,11 @@ impl Worker {
         let candidates: Vec<Candidate> = (0..)
             .zip(&self.pages)
             .map(|(at, page)| Candidate {
-                is_owned: usize::from(at) % self.owns.0 == self.owns.1,
+                unheard: if usize::from(at) % 2 == self.unheard.1 {
+                    self.unheard.0
+                } else {
+                    0.0
+                },
                 ..candidate(at, page)
             })
             .collect();
@@ -174,7 +178,7 @@ impl Clone for Worker {
     fn clone(&self) -> Self {
         Self {
             pages: self.pages.clone(),
-            owns: self.owns,
+            unheard: self.unheard,
             ranked: Ranked::new(2),
             rng: fastrand::Rng::with_seed(3),
         }
@@ -395,11 +399,10 @@ fn collisions(unheard: f64, round: u64) -> usize {
     let mut sent = [[0; 8]; 2];
     for (replica, sent) in sent.iter_mut().enumerate() {
         let mut worker = Worker::new(8);
-        worker.owns = (2, replica);
+        worker.unheard = (unheard, replica);
         for request in 0..4 {
             let conversation = rendezvous::weight(round * 100 + request, 5 + replica as u64);
             let ask = Ask {
-                unheard,
                 mean_miss_tokens: 8_000.0,
                 ..ask(8_000.0, conversation)
             };
@@ -421,14 +424,34 @@ fn replicas_that_have_not_heard_of_each_other_yet_keep_apart() {
 }
 
 #[test]
-fn what_others_may_have_sent_is_no_reason_to_leave_a_cache() {
-    let mut worker = Worker::new(4);
-    worker.owns = (2, 0);
-    worker.pages[1].matched_tokens = 7_000.0;
-    let ask = Ask {
-        unheard: 0.5,
-        mean_miss_tokens: 8_000.0,
-        ..ask(8_000.0, 9)
+fn a_cache_is_followed_while_it_saves_more_than_others_may_have_sent() {
+    for (unheard, expected) in [(0.5, 1), (8.0, 0)] {
+        let mut worker = Worker::new(2);
+        worker.unheard = (unheard, 1);
+        worker.pages[1].matched_tokens = 7_000.0;
+        let ask = Ask {
+            mean_miss_tokens: 8_000.0,
+            ..ask(8_000.0, 9)
+        };
+        assert_eq!(worker.pick(&ask).0, expected, "{unheard}");
+    }
+}
+
+#[test]
+fn what_is_unheard_is_no_part_of_a_prediction() {
+    let predicted = |unheard| {
+        let mut one = candidate(0, &Page::default());
+        one.signals.prefill_tokens_per_ms = Some(10.0);
+        one.unheard = unheard;
+        let (mut rng, mut ranked) = (fastrand::Rng::with_seed(1), Ranked::new(0));
+        pick(
+            &ask(8_000.0, 1),
+            &[one],
+            &PickOptions::default(),
+            &mut rng,
+            &mut ranked,
+        );
+        ranked.winner().unwrap().ttft_ms
     };
-    assert_eq!(worker.pick(&ask), (1, Branch::Prefix));
+    assert_eq!(predicted(8.0), predicted(0.0));
 }

@@ -42,7 +42,7 @@ fn candidates(rng: &mut fastrand::Rng, count: u16) -> Vec<Candidate> {
             slot: Slot(at),
             name_hash: rendezvous::weight(u64::from(at) + 1, 99),
             matched_tokens: f64::from(rng.u32(..9000)),
-            is_owned: rng.bool(),
+            unheard: rng.f64(),
             signals: signals(rng),
         })
         .collect()
@@ -59,7 +59,6 @@ fn ask(rng: &mut fastrand::Rng) -> Ask {
         turns_to_come: rng.f64() * 20.0,
         home_worth: rng.f64(),
         unseen: rng.f64(),
-        unheard: rng.f64(),
     }
 }
 
@@ -234,7 +233,7 @@ fn among_those_in_time_the_most_cached() {
         slot: Slot(slot),
         name_hash: u64::from(slot),
         matched_tokens,
-        is_owned: true,
+        unheard: 0.0,
         signals: Signals {
             prefill_tokens,
             prefill_tokens_per_ms: Some(10.0),

@@ -19,7 +19,7 @@ fn candidate(at: u16, matched_tokens: f64, signals: Signals) -> Candidate {
         slot: Slot(at),
         name_hash: u64::from(at),
         matched_tokens,
-        is_owned: true,
+        unheard: 0.0,
         signals,
     }
 }

@@ -102,7 +102,7 @@ impl Plugin {
             ));
         }
         let (global, rules) = split(read(text)?)?;
-        // The keys are different ones, and one of them is `_rules_`.
+        // The reader refuses a key that comes twice: a second one stands beside `_rules_`.
         let on = rules.is_none() || keys > 1;
         let global = if on {
             Some(resolve::config(&global, "")?)

@@ -25,7 +25,7 @@ pub struct Endpoint {
     pub address: Box<str>,
     /// Hash of the address: its identity in rendezvous hashing.
     pub name_hash: u64,
-    /// How many endpoints' names come before its own.
+    /// How many endpoints' [`Self::name_hash`] are below its own.
     pub order: u32,
     /// The gateway's word on its health.
     pub health: Health,
@@ -292,7 +292,10 @@ impl Endpoint {
     /// Whether, as far as one can tell, nothing of others is before the engine.
     #[must_use]
     pub fn is_ours_alone(&self, now: Millis) -> bool {
-        let waiting = self.load.waiting.unwrap_or(0.0);
+        // What it said long ago says nothing of now.
+        const TOLD_MS: u64 = 30_000;
+        let is_recent = self.load_at.is_some_and(|at| !now.is_over(at, TOLD_MS));
+        let waiting = self.load.waiting.filter(|_| is_recent).unwrap_or(0.0);
         self.others.awaiting_first == 0
             && f64::from(waiting) <= f64::from(self.ours.awaiting_first)
             && self.unseen_tokens(now) == 0.0

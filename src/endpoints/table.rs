@@ -69,17 +69,18 @@ impl Table {
                 left(Slot(at), &endpoint);
             }
         }
-        if core::mem::take(&mut self.is_unordered) {
-            self.put_in_order();
-        }
+        self.put_in_order();
     }
 
-    fn put_in_order(&mut self) {
-        let mut names: Vec<u64> = self.by_name.keys().copied().collect();
-        names.sort_unstable();
-        for (order, name) in (0..).zip(names) {
-            let slot = self.slot_of_name(name);
-            if let Some(endpoint) = slot.and_then(|slot| self.get_mut(slot)) {
+    /// Numbers the endpoints where somebody came or left.
+    pub fn put_in_order(&mut self) {
+        if !core::mem::take(&mut self.is_unordered) {
+            return;
+        }
+        let mut named: Vec<(u64, Slot)> = self.by_name.iter().map(|(n, s)| (*n, *s)).collect();
+        named.sort_unstable();
+        for (order, (_, slot)) in (0..).zip(named) {
+            if let Some(endpoint) = self.get_mut(slot) {
                 endpoint.order = order;
             }
         }

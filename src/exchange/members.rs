@@ -2,6 +2,15 @@
 
 use super::MAX_MEMBERS;
 
+/// Marks the member that stands for the other replicas.
+pub const REPLICAS_BIT: u64 = 1 << 63;
+
+/// Whether a member stands for other replicas.
+#[must_use]
+pub fn stands_for_replicas(member: u64) -> bool {
+    member & REPLICAS_BIT != 0
+}
+
 /// The numbers in a value.
 pub fn read(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes

@@ -3,7 +3,9 @@
 //! Invariant: any bytes can be read. Cost: O(endpoints in use) a head; a step each entry that was not read yet.
 
 use super::wire::{Count, Entry, Told, What, u16_at, u32_at, u64_at};
-use super::{EXPIRY_MS, HEAD_BYTES, LOOK_SEGMENTS, RING, SEGMENT_HEADER_BYTES, Standing, VERSION};
+use super::{
+    EXPIRY_MS, HEAD_BYTES, LOOK_SEGMENTS, RING, ReplicaPlace, SEGMENT_HEADER_BYTES, VERSION,
+};
 use crate::clock::Millis;
 use crate::request::BlockHash;
 
@@ -19,8 +21,8 @@ pub struct Member {
     pub counts: Vec<Count>,
     /// When it last spoke.
     pub at: Millis,
-    /// What it told of the own replica, where it stands for all others.
-    pub standing: Standing,
+    /// Where it stands for all other replicas: this one's place among all.
+    pub replica_place: ReplicaPlace,
     /// Version of the head that was read last, as the host counts.
     pub version: Option<u32>,
     /// Number that its next entry will have.
@@ -53,7 +55,7 @@ impl Member {
             vm,
             counts: Vec::new(),
             at: Millis(0),
-            standing: Standing::default(),
+            replica_place: ReplicaPlace::default(),
             version: None,
             reached: 0,
             newest: 0,
@@ -73,7 +75,7 @@ impl Member {
             return false;
         }
         self.at = Millis(u64_at(header, 12));
-        self.standing = Standing {
+        self.replica_place = ReplicaPlace {
             number: u16_at(header, 28),
             of: u16_at(header, 30),
         };

@@ -150,7 +150,7 @@ impl<'a> Entry<'a> {
     /// How many blocks it tells.
     #[must_use]
     pub fn blocks(&self) -> usize {
-        self.bytes.len() / 8 - 1
+        self.bytes.len().saturating_sub(Self::HEADER_BYTES) / 8
     }
 
     /// What it says.

@@ -27,9 +27,11 @@ const RATIO_ALPHA: f64 = 0.1;
 
 /// Prefill rates that an accelerator can have, tokens per millisecond.
 const RATE: RangeInclusive<f64> = 0.05..=1_000.0;
-/// How far one prefill moves the rate, as a factor. What others sent unseen makes prefills look slow, hardly anything
-/// makes them look fast: so the rate is one that about one of three reaches.
+/// How far one prefill moves the rate, as a factor. What others sent unseen makes prefills look slow more often than a
+/// cache that nobody knew of makes them look fast: so the rate is one that about one of three reaches.
 const RATE_STEP: RangeInclusive<f64> = 0.95..=1.1;
+/// What the first prefill is believed: one that was wrong by more would take long to be corrected.
+const FIRST_RATE: RangeInclusive<f64> = 2.5..=40.0;
 /// Shorter prefills say more about network and the engine's step than about its rate.
 const MIN_PREFILL_TOKENS: u32 = 256;
 const MIN_PREFILL_MS: u64 = 20;
@@ -130,7 +132,7 @@ impl PrefillRate {
         let rate = clamp(f64::from(tokens) / to_f64(took_ms), &RATE);
         match &mut self.tokens_per_ms {
             Some(known) => *known *= clamp(rate / *known, &RATE_STEP),
-            unknown => *unknown = Some(rate),
+            unknown => *unknown = Some(clamp(rate, &FIRST_RATE)),
         }
     }
 }
@@ -319,11 +321,22 @@ mod tests {
         }
         let learned = rate.tokens_per_ms().unwrap();
         assert!((9.0..=10.5).contains(&learned), "{learned}");
-        for _ in 0..60 {
+        for _ in 0..40 {
             rate.observe(10_000, 4_000);
         }
         let slowed = rate.tokens_per_ms().unwrap();
         assert!((slowed - 2.5).abs() < 0.1, "it did slow down: {slowed}");
+    }
+
+    #[test]
+    fn a_first_prefill_that_was_cached_unseen_is_corrected_soon() {
+        let mut rate = PrefillRate::default();
+        rate.observe(40_000, 100);
+        for _ in 0..30 {
+            rate.observe(10_000, 1_000);
+        }
+        let learned = rate.tokens_per_ms().unwrap();
+        assert!((learned - 10.0).abs() < 0.1, "{learned}");
     }
 
     #[test]

@@ -52,8 +52,6 @@ pub struct Ask {
     pub home_worth: f64,
     /// Share of the pool's requests that others send (0..=1), as seen so far.
     pub unseen: f64,
-    /// Requests that other replicas have probably sent to each of their own endpoints, and not told of yet.
-    pub unheard: f64,
 }
 
 /// An eligible endpoint.
@@ -65,8 +63,8 @@ pub struct Candidate {
     pub name_hash: u64,
     /// Prompt tokens that its cache probably holds, contiguous from the head.
     pub matched_tokens: f64,
-    /// It is this replica's own: others that have not heard of a request yet keep off.
-    pub is_owned: bool,
+    /// Requests that other replicas have probably sent there and not told of yet.
+    pub unheard: f64,
     /// How it feels.
     pub signals: Signals,
 }

@@ -149,6 +149,7 @@ impl Pool {
                 self.welcome(slot, config);
             }
         }
+        self.table.put_in_order();
     }
 
     /// A new endpoint: what it is for, how much it may hold.

@@ -200,7 +200,6 @@ impl Pool {
             turns_to_come: self.traffic.turns_to_come(),
             home_worth: self.traffic.home_worth(),
             unseen: self.traffic.unseen(),
-            unheard: self.split.unheard(self.table.len()),
         }
     }
 
@@ -242,7 +241,7 @@ impl Pool {
                     slot,
                     name_hash: endpoint.name_hash,
                     matched_tokens: self.matched_tokens(slot, question.prompt, per_token),
-                    is_owned: self.split.owns(endpoint.order, self.table.len()),
+                    unheard: self.split.unheard(endpoint.order, self.table.len()),
                     signals: signals::signals(endpoint, adapter, stale_after_ms, now),
                 });
             }

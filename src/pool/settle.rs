@@ -106,7 +106,7 @@ impl Pool {
         let prefilled = endpoint.own.first_token(sent.ticket.as_mut()?, now)?;
         self.exchange.touch();
         let was_alone = sent.is_alone && endpoint.others.ahead.first_token_at <= sent.at;
-        if was_alone && endpoint.own.awaiting_first == 0 && endpoint.is_ours_alone(now) {
+        if was_alone && endpoint.prefill_tokens(now) == 0.0 && endpoint.is_ours_alone(now) {
             endpoint.rate.observe(prefilled.tokens, prefilled.took_ms);
         }
         Some(())

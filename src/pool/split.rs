@@ -1,25 +1,33 @@
 //! How replicas that share a store split endpoints among themselves for what they have not heard of each other yet.
 //!
 //! Word of a request reaches the other replicas an interval later. Those that decide within it see the same idle
-//! endpoints and would all send there. So each endpoint is one replica's own (or that of some, where replicas outnumber
-//! endpoints), and every replica takes it that the others send to theirs, at the pace at which it sends itself.
+//! endpoints and would all send there. So each owns a part of the endpoints, by the order of their addresses' hashes, and
+//! assumes that every other one has sent, since the interval began, some requests more than it did itself, evenly to the
+//! endpoints that are the other's.
 //!
-//! Invariant: all replicas that know the same endpoints and each other split them alike. Cost: O(1).
+//! Parts are of all endpoints. Where few of them may be picked a replica may own none of those, and where lists differ
+//! for a while the borders between parts do: then the split helps less, and costs as much as it assumes unheard.
+//!
+//! Cost: O(1).
 
 use crate::clock::Millis;
-use crate::exchange::Standing;
+use crate::exchange::ReplicaPlace;
 
 /// Requests that others are taken to have sent unheard before a decision, whatever was sent here lately.
-const EVER_UNHEARD: f64 = 2.0;
-/// More requests than this are not sent in an interval: whoever told of them was not listened to before.
+const EVER_UNHEARD: f64 = 1.5;
+/// Of these, no more are taken to be before one endpoint: where each replica has few, an idle one of another's would be
+/// passed over while its own have requests waiting.
+const MOST_UNHEARD: f64 = 0.5;
+/// More of them say no more.
 const MANY: u32 = 64;
 
 /// This replica's side of it.
 #[derive(Debug, Default)]
 pub struct Split {
     interval_ms: u64,
-    standing: Standing,
-    /// Log entries of this process when the present interval began.
+    place: ReplicaPlace,
+    /// Workers of this process, and log entries that they had told when the present interval began.
+    workers: usize,
     told: u32,
     began_at: Millis,
     /// Log entries since.
@@ -35,38 +43,30 @@ impl Split {
         }
     }
 
-    /// Takes in where this replica stands, and how many log entries its process has told in all.
-    pub fn look(&mut self, standing: Standing, told: u32, now: Millis) {
-        self.standing = standing;
-        if now.is_over(self.began_at, self.interval_ms) {
+    /// Takes in this replica's place, and how many log entries so many workers of its process have told in all.
+    pub fn look(&mut self, place: ReplicaPlace, workers: usize, told: u32, now: Millis) {
+        self.place = place;
+        if now.is_over(self.began_at, self.interval_ms) || self.workers != workers {
             self.began_at = now;
+            self.workers = workers;
             self.told = told;
         }
-        let sent = told.wrapping_sub(self.told);
-        self.sent = if sent < MANY { sent } else { 0 };
+        self.sent = told.wrapping_sub(self.told).min(MANY);
     }
 
-    /// Parts of the endpoints, where there are so many.
-    fn parts(&self, endpoints: u32) -> u32 {
-        u32::from(self.standing.of).min(endpoints)
-    }
-
-    /// Whether an endpoint is this replica's own, by its place in the order of names.
-    pub fn owns(&self, order: u32, endpoints: u32) -> bool {
-        let number = u32::from(self.standing.number);
-        let parts = self.parts(endpoints);
-        order.checked_rem(parts) == number.checked_rem(parts)
-    }
-
-    /// Requests that were probably sent unheard to an endpoint of others; 0 while this replica is alone.
-    pub fn unheard(&self, endpoints: u32) -> f64 {
-        match self.parts(endpoints) {
-            0 | 1 => 0.0,
-            parts => {
-                let share = f64::from(parts) / f64::from(endpoints);
-                (EVER_UNHEARD + f64::from(self.sent)) * share
-            }
+    /// Requests that were probably sent unheard to an endpoint, beyond those to one of this replica's own; by the
+    /// endpoint's place in the order. 0 while this replica is alone.
+    pub fn unheard(&self, order: u32, endpoints: u32) -> f64 {
+        // Where replicas outnumber endpoints some own the same one.
+        let parts = u32::from(self.place.of).min(endpoints);
+        let own = u32::from(self.place.number).checked_rem(parts);
+        let scaled = u64::from(order).saturating_mul(u64::from(parts));
+        let part = scaled.checked_div(u64::from(endpoints));
+        if part == own.map(u64::from) {
+            return 0.0;
         }
+        let share = f64::from(parts) / f64::from(endpoints);
+        (EVER_UNHEARD * share).min(MOST_UNHEARD) + f64::from(self.sent) * share
     }
 }
 
@@ -76,15 +76,18 @@ mod tests {
 
     fn split(number: u16, of: u16) -> Split {
         let mut split = Split::new(100);
-        split.look(Standing { number, of }, 0, Millis(1000));
+        split.look(ReplicaPlace { number, of }, 4, 0, Millis(1000));
         split
+    }
+
+    fn owns(split: &Split, order: u32, endpoints: u32) -> bool {
+        split.unheard(order, endpoints) == 0.0
     }
 
     #[test]
     fn every_endpoint_is_somebodys_and_replicas_that_outnumber_them_share() {
-        for (endpoints, of) in [(8, 2), (8, 3), (3, 8), (1, 4)] {
-            let owners =
-                |order| (0..of).filter(move |number| split(*number, of).owns(order, endpoints));
+        for (endpoints, of) in [(8, 2), (8, 3), (3, 8), (1, 4), (512, 50)] {
+            let owners = |order| (0..of).filter(move |at| owns(&split(*at, of), order, endpoints));
             let counts: Vec<usize> = (0..endpoints).map(|order| owners(order).count()).collect();
             let (least, most) = (counts.iter().min(), counts.iter().max());
             assert!(least >= Some(&1), "{endpoints} {of}: {counts:?}");
@@ -96,31 +99,39 @@ mod tests {
     }
 
     #[test]
-    fn alone_all_is_ours_and_nothing_unheard() {
+    fn one_endpoint_more_moves_only_the_borders() {
+        let moved = |number| {
+            let split = split(number, 2);
+            (0..8).filter(move |at| owns(&split, *at, 8) != owns(&split, *at + 1, 9))
+        };
+        assert!((0..2).map(|number| moved(number).count()).sum::<usize>() <= 2);
+    }
+
+    #[test]
+    fn alone_nothing_is_unheard() {
         for of in [0, 1] {
-            let split = split(0, of);
-            assert!((0..8).all(|order| split.owns(order, 8)));
-            assert_eq!(split.unheard(8), 0.0);
+            assert!((0..8).all(|order| owns(&split(0, of), order, 8)));
         }
+        assert!(owns(&split(1, 2), 0, 0), "there is no endpoint");
     }
 
     #[test]
     fn others_send_unheard_as_much_as_this_replica_did_in_the_interval() {
-        let standing = Standing { number: 1, of: 2 };
+        let place = ReplicaPlace { number: 1, of: 2 };
         let mut split = split(1, 2);
-        let quiet = split.unheard(8);
+        let quiet = split.unheard(0, 8);
         assert_eq!(quiet, EVER_UNHEARD / 4.0);
-        split.look(standing, 4, Millis(1050));
-        assert_eq!(split.unheard(8), quiet + 1.0);
-        split.look(standing, 5, Millis(1100));
-        assert_eq!(split.unheard(8), quiet, "heard of by now");
-        split.look(standing, 500, Millis(1110));
+        split.look(place, 4, 4, Millis(1050));
+        assert_eq!(split.unheard(0, 8), quiet + 1.0);
+        split.look(place, 4, 5, Millis(1100));
+        assert_eq!(split.unheard(0, 8), quiet, "heard of by now");
+        split.look(place, 5, 5_000, Millis(1110));
         assert_eq!(
-            split.unheard(8),
+            split.unheard(0, 8),
             quiet,
-            "a worker was not listened to before"
+            "what another worker told before"
         );
-        split.look(standing, 4, Millis(1120));
-        assert_eq!(split.unheard(8), quiet, "one left");
+        split.look(place, 5, 9_000, Millis(1120));
+        assert_eq!(split.unheard(0, 8), quiet + f64::from(MANY) / 4.0);
     }
 }

@@ -8,10 +8,10 @@ use crate::endpoints::Slot;
 use crate::endpoints::own::Ahead;
 use crate::endpoints::table::Table;
 use crate::exchange::handover::is_recent;
-use crate::exchange::{Count, Exchange, Member, Sought, Standing, Told, What};
+use crate::exchange::members::stands_for_replicas;
+use crate::exchange::{Count, Exchange, Member, ReplicaPlace, Sought, Told, What};
 use crate::number::to_u32;
 use crate::prefix::{Index, RecordState};
-use crate::replicas::stands_for_replicas;
 use crate::telemetry::{Counter, Telemetry};
 
 impl Pool {
@@ -71,6 +71,7 @@ impl Pool {
             let told = entry.told();
             let slot = fold(&told, table, index, telemetry, now);
             if let Some(endpoint) = slot.and_then(|slot| table.get_mut(slot)) {
+                // Counted here only: what was picked out for a decision comes by once more.
                 endpoint.sent_more(f64::from(told.uncached_tokens));
             }
         });
@@ -111,16 +112,14 @@ impl Pool {
     }
 
     fn look_at_replicas(&mut self, now: Millis) {
-        let mut members = self.exchange.members.iter();
-        if let Some(others) = members.find(|member| stands_for_replicas(member.vm)) {
-            let standing = if others.is_alive(now) {
-                others.standing
-            } else {
-                Standing::default()
-            };
-            let told = self.exchange.told_in_all(stands_for_replicas);
-            self.split.look(standing, told, now);
-        }
+        let others = self.exchange.members.iter();
+        // One for each VM that led lately.
+        let place = others
+            .filter(|member| stands_for_replicas(member.vm) && member.is_alive(now))
+            .max_by_key(|member| member.at)
+            .map_or_else(ReplicaPlace::default, |member| member.replica_place);
+        let (workers, told) = self.exchange.told_by_workers();
+        self.split.look(place, workers, told, now);
     }
 }
 

@@ -30,6 +30,7 @@ pub mod store;
 
 use crate::clock::Millis;
 use crate::config::ReplicaOptions;
+use crate::exchange::members::{REPLICAS_BIT, stands_for_replicas};
 use crate::exchange::{EXPIRY_MS, Entry, Member, Outbox};
 use crate::number::millis;
 use crate::pick::rendezvous;
@@ -41,8 +42,6 @@ use store::{Query, Store, Trouble, What};
 
 /// How long a call may take; one that is never answered is given up after twice that.
 pub const TIMEOUT_MS: u32 = 1_000;
-/// Marks the member of the exchange that stands for the other replicas.
-const REPLICAS_BIT: u64 = 1 << 63;
 /// Clusters that are told at most.
 const MAX_CLUSTERS: usize = 64;
 /// Segment of the log that workers read: the ring of them holds what some fifty replicas tell in an interval.
@@ -57,12 +56,6 @@ const MAX_SAID: usize = 8;
 pub fn scope(rule: u64, cluster: &str) -> u64 {
     let bytes = cluster.bytes().map(u64::from);
     bytes.fold(rule, rendezvous::weight)
-}
-
-/// Whether a member of the exchange stands for other replicas.
-#[must_use]
-pub fn stands_for_replicas(member: u64) -> bool {
-    member & REPLICAS_BIT != 0
 }
 
 /// Writes a cluster's segment of the log, at its place in the ring, or its head where there is no place.
@@ -329,7 +322,7 @@ impl<S: Store> Replicas<S> {
                 write(&cluster.name, Some(place), &bytes);
             }
             let counts = self.others.counts(cluster.scope, now);
-            cluster.inbox.standing = self.others.standing(now);
+            cluster.inbox.replica_place = self.others.replica_place(cluster.scope, now);
             let head = cluster.inbox.head(member, counts.into_iter(), now);
             write(&cluster.name, None, &head);
         }

@@ -11,13 +11,16 @@
 use super::gathered::add;
 use super::message::{self, Header, Section};
 use crate::clock::Millis;
-use crate::exchange::{Count, EXPIRY_MS, Entry, Standing};
+use crate::exchange::{Count, EXPIRY_MS, Entry, ReplicaPlace};
 use crate::telemetry::{Counter, Telemetry};
 
 /// Replicas that are listened to at most.
 pub const MAX_REPLICAS: usize = 64;
 /// Clusters of one replica that are listened to at most.
 const MAX_SCOPES: usize = 64;
+
+/// A replica that told of no request in a cluster for so long is left none of its endpoints.
+const IDLE_MS: u64 = 10_000;
 
 /// All other replicas.
 #[derive(Debug)]
@@ -38,6 +41,8 @@ struct Replica {
 struct Heard {
     scope: u64,
     next: u32,
+    /// When it told of a request.
+    told_at: Millis,
     counts: Vec<Count>,
 }
 
@@ -121,16 +126,17 @@ impl Others {
         sums
     }
 
-    /// The own replica among those that are not silent, which all number alike.
+    /// This replica's place among those that send requests to a cluster. All that see the same ones count alike.
     #[must_use]
-    pub fn standing(&self, now: Millis) -> Standing {
-        let alive = self.replicas.iter().filter(|r| r.is_alive(now));
-        let before = alive.filter(|r| r.header.process < self.own).count();
-        let small = |count: usize| u16::try_from(count).unwrap_or(0);
-        Standing {
-            number: small(before),
-            of: small(self.alive(now).saturating_add(1)),
+    pub fn replica_place(&self, scope: u64, now: Millis) -> ReplicaPlace {
+        let mut place = ReplicaPlace { number: 0, of: 1 };
+        let alive = self.replicas.iter().filter(|replica| replica.is_alive(now));
+        for replica in alive.filter(|replica| replica.sends(scope, now)) {
+            let is_before = replica.header.process < self.own;
+            place.number = place.number.saturating_add(u16::from(is_before));
+            place.of = place.of.saturating_add(1);
         }
+        place
     }
 
     /// Replicas that are not silent.
@@ -143,6 +149,11 @@ impl Others {
 impl Replica {
     fn is_alive(&self, now: Millis) -> bool {
         !now.is_over(self.heard_at, EXPIRY_MS)
+    }
+
+    fn sends(&self, scope: u64, now: Millis) -> bool {
+        let mut heard = self.clusters.iter();
+        heard.any(|heard| heard.scope == scope && !now.is_over(heard.told_at, IDLE_MS))
     }
 
     /// Takes in a section; returns how many entries were missed before it.
@@ -160,6 +171,7 @@ impl Replica {
             self.clusters.push(Heard {
                 scope: section.scope,
                 next: section.first,
+                told_at: Millis(0),
                 counts: Vec::new(),
             });
         }
@@ -181,6 +193,9 @@ impl Replica {
             }));
         let missed = section.first.wrapping_sub(heard.next);
         heard.next = section.first;
+        if !section.entries.is_empty() {
+            heard.told_at = now;
+        }
         let mut rest = section.entries;
         while let Some((entry, behind)) = Entry::read(rest) {
             heard.next = heard.next.wrapping_add(1);

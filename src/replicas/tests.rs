@@ -8,7 +8,7 @@ use super::message::{MAX_BYTES, Section};
 use super::redis::Redis;
 use super::*;
 use crate::config::{Secret, StoreKind};
-use crate::exchange::{Count, RING, Standing, Told, What as Event};
+use crate::exchange::{Count, RING, ReplicaPlace, Told, What as Event};
 use core::time::Duration;
 
 fn options() -> ReplicaOptions {
@@ -147,12 +147,38 @@ fn what_one_replica_has_another_ones_workers_hear() {
     assert_eq!((reader.counts[0].inflight, reader.at), (3, now));
     assert_eq!(reader.counts[0].oldest_at, Millis(now.0 - 40));
     assert_eq!(two.replicas.alive(now), 1);
-    assert_eq!(reader.standing, Standing { number: 1, of: 2 });
+    assert_eq!(reader.replica_place, ReplicaPlace { number: 1, of: 2 });
     // Silent: it has nothing in flight any more.
     let later = now.plus(EXPIRY_MS);
     let (reader, _) = heard(&mut two, later);
     assert_eq!((reader.counts.len(), two.replicas.alive(later)), (0, 0));
-    assert_eq!(reader.standing, Standing { number: 0, of: 1 });
+    assert_eq!(reader.replica_place, ReplicaPlace { number: 0, of: 1 });
+}
+
+#[test]
+fn a_replica_that_gets_no_requests_is_left_no_endpoints() {
+    let (mut one, mut two) = (Process::new(1), Process::new(2));
+    one.tell(&[1, 2, 3]);
+    for round in 0..200 {
+        let now = Millis(5_000 + round * 100);
+        // Long answers are still under way.
+        let message = one.put(3, now).unwrap();
+        one.put_answered("1000-1", now);
+        two.replicas.lead([CLUSTER].into_iter(), now);
+        two.answer(What::Read, Some(&stream(&[message])), now);
+        let of = heard(&mut two, now).0.replica_place.of;
+        match round {
+            0..50 => assert_eq!(of, 2),
+            150.. => assert_eq!((two.replicas.alive(now), of), (1, 1)),
+            _ => {}
+        }
+    }
+    one.tell(&[4]);
+    let now = Millis(60_000);
+    let message = one.put(3, now).unwrap();
+    two.answer(What::Read, Some(&stream(&[message])), now);
+    let (reader, _) = heard(&mut two, now);
+    assert_eq!(reader.replica_place, ReplicaPlace { number: 1, of: 2 });
 }
 
 #[test]

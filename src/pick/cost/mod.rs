@@ -1,11 +1,13 @@
 //! The cost of an endpoint: the work before this request's first token, in uncached prompt tokens.
 //!
 //! ```text
-//! cost = (backlog + miss x (1 + scarcity)) x pace + stay + wait + decode + kv + adapter + failure
+//! cost = (backlog + unheard + miss x (1 + scarcity)) x pace + stay + wait + decode + kv + adapter + failure
 //! ```
 //!
 //! - backlog: uncached tokens ahead of us. Our own are counted exactly; others' are what the engine is
-//!   computing beyond ours, by its own counters, and their waiting requests times the usual miss.
+//!   computing beyond ours, by its own counters, with what may wait behind it, and their waiting requests times the
+//!   usual miss.
+//! - unheard: what other replicas may have sent there and not told of yet, at the usual miss; no part of a prediction.
 //! - miss: prompt tokens less those matched, cheaper where an outer KV tier answers.
 //! - scarcity: while every endpoint has requests waiting, a token computed twice delays all behind
 //!   it, so following a cache is worth more than this request's own gain. Greedy choices without
@@ -126,8 +128,6 @@ struct Pool {
     told: Option<(f64, f64)>,
     /// How sure it is that others send requests, 0 to 1.
     unseen: f64,
-    /// Requests before each endpoint of other replicas that they have not told of yet.
-    unheard: f64,
     /// Longest match.
     matched_tokens: f64,
     min_match_tokens: f64,
@@ -155,7 +155,6 @@ impl Pool {
             told: None,
             unseen: ((sane(ask.unseen, 0.0) - UNSEEN_NONE) / (UNSEEN_SURE - UNSEEN_NONE))
                 .clamp(0.0, 1.0),
-            unheard: sane(ask.unheard, 0.0),
             min_match_tokens: f64::from(options.min_match_tokens),
             home: 0,
             waits_to_come: if ask.later_turn {
@@ -258,16 +257,13 @@ impl Pool {
         let outer = smaller(sane(signals.outer_hit_share, 0.0), 1.0);
         let miss = larger(self.prompt_tokens - matched, 0.0) * (1.0 - OUTER_SAVES * outer);
         let waiting = blend(self.waiting, terms.waiting, fresh);
-        let unheard = if candidate.is_owned {
-            0.0
-        } else {
-            self.unheard
-        };
-        let others = waiting + unheard;
-        let unseen = UNSEEN_BEHIND * terms.unseen_tokens + others * self.miss_tokens;
+        let unseen = UNSEEN_BEHIND * terms.unseen_tokens + waiting * self.miss_tokens;
         let backlog = sane(signals.prefill_tokens, WORST) + unseen;
         let own = backlog + miss;
-        let shared = own + miss * self.scarcity;
+        // Whoever finds its prompt there comes anyway: only what it has to compute could be computed elsewhere.
+        let cold = miss / larger(self.prompt_tokens, 1.0);
+        let unheard = sane(candidate.unheard, 0.0) * self.miss_tokens * cold;
+        let shared = own + unheard + miss * self.scarcity;
         let wait = f64::from(signals.awaiting_first) * REQUEST_TOKENS;
         let own_streams = f64::from(signals.streams);
         let streams = larger(blend(self.running, terms.running, fresh), own_streams);

@@ -65,7 +65,8 @@ impl Pool {
             }
             ties = ties.saturating_add(1);
             let has_room = sane(candidate.signals.cold_recent, f64::INFINITY) <= full;
-            let rank = (has_room, rank(ask, candidate));
+            let is_own = candidate.unheard == 0.0;
+            let rank = (is_own, has_room, rank(ask, candidate));
             if winner.is_none_or(|(_, highest)| rank > highest) {
                 winner = Some((at, rank));
             }
@@ -96,8 +97,8 @@ pub(super) struct Reach {
     empty: f64,
 }
 
-/// Room for cold prompts first, then the rendezvous weight and the name.
-type Rank = (bool, (u64, u64));
+/// No other replica's first, then room for cold prompts, then the rendezvous weight and the name.
+type Rank = (bool, bool, (u64, u64));
 
 /// The rendezvous rank; the name decides between equal weights.
 pub(super) fn rank(ask: &Ask, candidate: &Candidate) -> (u64, u64) {

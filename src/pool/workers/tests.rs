@@ -3,12 +3,12 @@
 use super::*;
 use crate::config::Config;
 use crate::endpoints::load::{Health, Load};
-use crate::exchange::{Outbox, Standing};
+use crate::exchange::members::REPLICAS_BIT;
+use crate::exchange::{Outbox, ReplicaPlace};
 use crate::pool::{Figures, Listed, Question};
 use crate::request::Prompt;
 
 const ADDRESS: &str = "10.0.0.1:8000";
-const REPLICAS: u64 = 1 << 63 | 2;
 
 fn pool() -> Pool {
     let config = Config::default();
@@ -71,19 +71,26 @@ fn what_workers_told_of_is_no_unseen_work() {
 }
 
 #[test]
-fn where_the_replica_stands_counts_while_the_others_are_heard() {
+fn this_replicas_place_is_what_the_vm_that_leads_now_tells() {
     let mut pool = pool();
-    pool.exchange.listen([REPLICAS].into_iter());
-    let mut outbox = Outbox::default();
-    outbox.standing = Standing { number: 0, of: 2 };
-    let head = outbox.head(REPLICAS, core::iter::empty(), Millis(1_000));
-    assert!(pool.hear_head(REPLICAS, 1, &head, Millis(1_000)));
-    pool.sum_others(Millis(1_000));
-    // One endpoint is nobody's alone.
-    assert_eq!(pool.split.unheard(1), 0.0);
-    assert!(pool.split.unheard(4) > 0.0);
+    let before_it = REPLICAS_BIT | 1;
+    pool.exchange
+        .listen([before_it, REPLICAS_BIT | 2].into_iter());
+    let tell = |pool: &mut Pool, member, of, now| {
+        let mut outbox = Outbox::default();
+        outbox.replica_place = ReplicaPlace { number: 0, of };
+        let head = outbox.head(member, core::iter::empty(), now);
+        assert!(pool.hear_head(member, of.into(), &head, now));
+        pool.sum_others(now);
+        pool.split.unheard(3, 4)
+    };
+    assert_eq!(tell(&mut pool, before_it, 1, Millis(1_000)), 0.0);
+    let two = tell(&mut pool, REPLICAS_BIT | 2, 2, Millis(1_100));
+    assert!(two > 0.0, "the newer word counts");
+    pool.sum_others(Millis(3_050));
+    assert_eq!(pool.split.unheard(3, 4), two, "the first is silent");
     pool.sum_others(Millis(60_000));
-    assert_eq!(pool.split.unheard(4), 0.0);
+    assert_eq!(pool.split.unheard(3, 4), 0.0);
 }
 
 #[test]
@@ -121,4 +128,30 @@ fn a_prefill_that_anothers_request_came_into_tells_no_rate() {
         let learned = pool.table.get(sent.slot).unwrap().rate.tokens_per_ms();
         assert_eq!(learned, rate, "first token of another at {first_token_at}");
     }
+}
+
+#[test]
+fn endpoints_that_requests_name_have_their_place_at_once() {
+    let config = Config::default();
+    let mut pool = Pool::new(&config);
+    for addresses in [&["a:1", "b:1"][..], &["c:1", "d:1"]] {
+        pool.name(addresses, &config, Millis(1_000));
+    }
+    let mut orders: Vec<u32> = pool.table.iter().map(|(_, known)| known.order).collect();
+    orders.sort_unstable();
+    assert_eq!(orders, [0, 1, 2, 3]);
+}
+
+#[test]
+fn an_engine_that_tells_nothing_any_more_is_learned_about_all_the_same() {
+    let mut pool = pool();
+    let slot = pool.table.slot_of(ADDRESS).unwrap();
+    let endpoint = pool.table.get_mut(slot).unwrap();
+    let load = Load {
+        waiting: Some(3.0),
+        ..Load::default()
+    };
+    endpoint.read(load, Millis(1_000));
+    assert!(!endpoint.is_ours_alone(Millis(1_100)));
+    assert!(endpoint.is_ours_alone(Millis(100_000)));
 }

@@ -11,7 +11,7 @@ use warmroute_harness::replay::{Gateway, Request};
 use super::{artifact, chat_trace, options, plugin, row, world};
 
 /// Ways in which requests come to workers: where a decision is blind, luck moves a single one by some percent.
-const WAYS: u64 = 4;
+const WAYS: u64 = 2;
 
 /// A gateway's mean and hits as ratios to one worker's, over some ways in which requests come to workers, and the
 /// instructions of a decision.
@@ -104,7 +104,7 @@ const TRACE_CLOCK_MS: f64 = 3_000.0;
 fn replicas_with_a_store_on_the_chat_trace() {
     let Some(path) = chat_trace() else { return };
     let artifact = artifact();
-    for (spread_ms, ways) in [(0.0, 2), (TRACE_CLOCK_MS, 1)] {
+    for (spread_ms, ways) in [(0.0, WAYS), (TRACE_CLOCK_MS, 1)] {
         let mut requests = trace(&path, 3000, 1.0).unwrap();
         spread(&mut requests, spread_ms, 1);
         let setting = format!("2 x 4, store, spread over {spread_ms} ms");
