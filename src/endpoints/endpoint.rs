@@ -46,8 +46,8 @@ pub struct Endpoint {
     /// What the engine, by its own counters, still had to compute of the prompts that it had begun when
     /// [`Self::load`] was read, tokens, whoever sent them.
     begun_tokens: f64,
-    /// Uncached tokens that we sent since the last reading, and between the two before: the engine may have
-    /// begun with either by now, and they are not others'.
+    /// Uncached tokens that we sent, and others told of, since the last reading, and between the two before: the engine
+    /// may have begun with either by now, and they are not unseen.
     sent_tokens: [f64; 2],
     /// Our own counts.
     pub own: Own,
@@ -316,7 +316,7 @@ impl Endpoint {
         }
     }
 
-    /// Notes that requests were sent, by us or, without tokens of their own here, by other workers.
+    /// Notes that requests were sent, by us or by others who told of it, with the uncached tokens that were not noted yet.
     pub fn sent_more(&mut self, uncached_tokens: f64) {
         let [_, lately] = &mut self.sent_tokens;
         *lately += uncached_tokens;

@@ -18,8 +18,8 @@
 //! - pace: how slow the endpoint's prefill is, against the mean.
 //! - the rest is small, monotone, and decides only where work does not.
 //!
-//! Between near ties [`tie`] decides. Whoever counts the tokens that wait spreads a burst, whoever counts requests or normalises one
-//! snapshot sends it to one place.
+//! Between near ties [`tie`] decides. Whoever counts the tokens that wait spreads a burst, whoever counts requests or
+//! normalises one snapshot sends it to one place.
 
 mod terms;
 mod tie;
