@@ -1,5 +1,6 @@
 //! Conversions between numbers that cannot fail.
 
+use core::ops::RangeInclusive;
 use core::time::Duration;
 
 /// As a float. Counts here stay far below 2^53, where `f64` is exact.
@@ -14,6 +15,13 @@ pub fn to_f64(value: u64) -> f64 {
 #[must_use]
 pub fn to_u32(value: f64) -> u32 {
     value as u32
+}
+
+/// `value`, or the bound that it is beyond; the lower one for what is no number.
+// Not `f64::clamp`: its panic about bounds would be in the plugin, and what prints numbers with it.
+#[must_use]
+pub fn bounded(value: f64, bounds: &RangeInclusive<f64>) -> f64 {
+    value.max(*bounds.start()).min(*bounds.end())
 }
 
 /// Whole milliseconds, saturating.

@@ -15,7 +15,7 @@ use super::role::Role;
 use super::scan::last_text::LastText;
 use crate::clock::Millis;
 use crate::learn::{BacklogMean, PrefillRate, Queueing, SHARE, Trust, Visit};
-use crate::number::to_f64;
+use crate::number::{bounded, to_f64};
 use crate::telemetry::Tally;
 
 /// One endpoint: what the gateway says of it, what its engine says, what we sent it.
@@ -272,7 +272,7 @@ impl Endpoint {
         let [earlier, lately] = self.sent_tokens;
         let new = after - before - earlier - lately;
         if new > 0.0 {
-            (left + new).max(0.0).min(new)
+            bounded(left + new, &(0.0..=new))
         } else {
             left.max(0.0)
         }

@@ -14,7 +14,7 @@ use core::ops::RangeInclusive;
 
 use lru::LruCache;
 
-use crate::number::to_f64;
+use crate::number::{bounded, to_f64};
 
 /// Bytes per token assumed for a model that no answer has told about.
 pub const DEFAULT_BYTES_PER_TOKEN: f64 = 4.0;
@@ -93,7 +93,7 @@ impl BytesPerToken {
         if tokens < MIN_PROMPT_TOKENS {
             return;
         }
-        let ratio = clamp(to_f64(bytes) / f64::from(tokens), &BYTES_PER_TOKEN);
+        let ratio = bounded(to_f64(bytes) / f64::from(tokens), &BYTES_PER_TOKEN);
         match self.models.get_mut(&model) {
             Some(known) => smooth(known, ratio, RATIO_ALPHA),
             None => {
@@ -129,10 +129,10 @@ impl PrefillRate {
         if tokens <= MIN_PREFILL_TOKENS || took_ms <= MIN_PREFILL_MS {
             return;
         }
-        let rate = clamp(f64::from(tokens) / to_f64(took_ms), &RATE);
+        let rate = bounded(f64::from(tokens) / to_f64(took_ms), &RATE);
         match &mut self.tokens_per_ms {
-            Some(known) => *known *= clamp(rate / *known, &RATE_STEP),
-            unknown => *unknown = Some(clamp(rate, &FIRST_RATE)),
+            Some(known) => *known *= bounded(rate / *known, &RATE_STEP),
+            unknown => *unknown = Some(bounded(rate, &FIRST_RATE)),
         }
     }
 }
@@ -161,7 +161,7 @@ impl Queueing {
 
     /// A first token came `ttft_ms` after its request, of which `computing_ms` were predicted.
     pub fn observe(&mut self, ttft_ms: u64, computing_ms: f64) {
-        let beyond = clamp(to_f64(ttft_ms) - computing_ms, &QUEUEING_MS);
+        let beyond = bounded(to_f64(ttft_ms) - computing_ms, &QUEUEING_MS);
         smooth(&mut self.ms, beyond, QUEUEING_ALPHA);
     }
 }
@@ -272,15 +272,6 @@ fn smooth(known: &mut f64, seen: f64, alpha: f64) {
     *known += alpha * (seen - *known);
 }
 
-fn clamp(value: f64, bounds: &RangeInclusive<f64>) -> f64 {
-    if value.is_nan() {
-        *bounds.start()
-    } else {
-        // `f64::clamp` would bring the panic about bounds along, and with it what prints numbers.
-        value.max(*bounds.start()).min(*bounds.end())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,31 +302,30 @@ mod tests {
         assert_eq!(rate.tokens_per_ms(), Some(10.0));
     }
 
+    /// The rate after prefills of 10,000 tokens that took so many milliseconds each.
+    fn rate_after(rate: &mut PrefillRate, took_ms: impl IntoIterator<Item = u64>) -> f64 {
+        took_ms
+            .into_iter()
+            .for_each(|took_ms| rate.observe(10_000, took_ms));
+        rate.tokens_per_ms().unwrap()
+    }
+
     #[test]
     fn the_rate_is_what_undisturbed_prefills_have() {
         let mut rate = PrefillRate::default();
         // More than every other prefill waits unseen for somebody else's, the first one, too.
-        for round in 0..300_u64 {
-            let waited_ms = if round % 5 < 3 { 3_000 } else { 0 };
-            rate.observe(10_000, 1_000 + waited_ms);
-        }
-        let learned = rate.tokens_per_ms().unwrap();
+        let took_ms = |round| if round % 5 < 3 { 4_000 } else { 1_000 };
+        let learned = rate_after(&mut rate, (0..300).map(took_ms));
         assert!((9.0..=10.5).contains(&learned), "{learned}");
-        for _ in 0..40 {
-            rate.observe(10_000, 4_000);
-        }
-        let slowed = rate.tokens_per_ms().unwrap();
+        let slowed = rate_after(&mut rate, [4_000; 40]);
         assert!((slowed - 2.5).abs() < 0.1, "it did slow down: {slowed}");
     }
 
     #[test]
     fn a_first_prefill_that_was_cached_unseen_is_corrected_soon() {
         let mut rate = PrefillRate::default();
-        rate.observe(40_000, 100);
-        for _ in 0..30 {
-            rate.observe(10_000, 1_000);
-        }
-        let learned = rate.tokens_per_ms().unwrap();
+        assert!(rate_after(&mut rate, [25]) > 20.0);
+        let learned = rate_after(&mut rate, [1_000; 30]);
         assert!((learned - 10.0).abs() < 0.1, "{learned}");
     }
 

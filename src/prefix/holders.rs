@@ -117,7 +117,7 @@ impl Holders {
         };
         let mut id = self.pair_buckets.first(key);
         while let Some(pair) = self.pairs.get(id) {
-            if pair.hash == hash {
+            if pair.hash() == hash {
                 if pair.seat == slot {
                     return Look::Found(id);
                 }
@@ -140,7 +140,7 @@ impl Holders {
     fn find_in(&self, key: u32, hash: BlockHash, seat: u16) -> Option<u32> {
         let mut id = self.pair_buckets.first(key);
         while let Some(pair) = self.pairs.get(id) {
-            if pair.hash == hash && pair.seat == seat {
+            if pair.hash() == hash && pair.seat == seat {
                 return Some(id);
             }
             id = pair.next;
@@ -176,7 +176,7 @@ impl Holders {
         let mut slots = SlotSet::EMPTY;
         let mut id = self.pair_buckets.first(key);
         while let Some(pair) = self.pairs.get(id) {
-            if pair.hash == hash && !pair.is_wide() {
+            if pair.hash() == hash && !pair.is_wide() {
                 slots.insert(pair.seat);
             }
             id = pair.next;
@@ -191,7 +191,7 @@ impl Holders {
         let mut id = self.pair_buckets.first(block_key(hash));
         while let Some(pair) = self.pairs.get(id) {
             // A wide pair's seat is in no set.
-            if pair.hash == hash && slots.contains(pair.seat) {
+            if pair.hash() == hash && slots.contains(pair.seat) {
                 missing -= 1;
                 if missing == 0 {
                     return Kept::All;
@@ -225,7 +225,7 @@ impl Holders {
     fn add_wide(&mut self, mut pair: Pair, wide: Option<u32>) -> Option<u32> {
         let wide = match wide {
             Some(wide) => wide,
-            None => self.widen(pair.hash)?,
+            None => self.widen(pair.hash())?,
         };
         let slot = pair.seat;
         pair.seat |= WIDE_BIT;
@@ -253,12 +253,12 @@ impl Holders {
         self.pair_buckets.unlink(&mut self.pairs, id);
         self.pairs.remove(id);
         if pair.is_wide() {
-            self.remove_wide(pair.hash, pair.slot());
+            self.remove_wide(pair.hash(), pair.slot());
             return;
         }
-        let mut id = self.pair_buckets.first(block_key(pair.hash));
+        let mut id = self.pair_buckets.first(block_key(pair.hash()));
         while let Some(other) = self.pairs.get(id) {
-            if other.hash == pair.hash && !other.is_wide() {
+            if other.hash() == pair.hash() && !other.is_wide() {
                 return;
             }
             id = other.next;

@@ -13,7 +13,7 @@ pub(super) const WIDE_BIT: u16 = 1 << 15;
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
 pub(super) struct Pair {
-    pub(super) hash: u64,
+    hash: u64,
     pub(super) next: u32,
     /// The neighbour in the slot's order that was used later.
     pub(super) newer: u32,

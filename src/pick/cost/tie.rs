@@ -1,7 +1,8 @@
 //! Near ties: how much an endpoint may cost more than the cheapest, and who of those is picked.
 //!
 //! Near ties go to the conversation's home, so that workers which know nothing of each other agree; a cold prompt
-//! passes over endpoints that got more than their share of cold prompts lately.
+//! passes over endpoints that got more than their share of cold prompts lately, and everybody over those that another
+//! replica has for its own.
 
 use super::Pool;
 use crate::config::PickOptions;

@@ -53,6 +53,12 @@ fn plugin(
     Chooser::Workers(all)
 }
 
+/// The plugin as it is, with one worker that sees everything.
+fn ours(world: &World, requests: &[Request], from_ms: f64) -> Row {
+    let one = plugin(&artifact(), 1, 1, &options(true));
+    row(world, requests, one, from_ms)
+}
+
 fn row(world: &World, requests: &[Request], chooser: Chooser, from_ms: f64) -> Row {
     let outcome = run(world, requests, chooser);
     Row::of("", &outcome, requests, (from_ms, from_ms + 300_000.0))
@@ -87,7 +93,7 @@ fn a_run_depends_on_its_seed_alone() {
 #[test]
 fn the_chat_trace_against_the_oracle() {
     let Some(path) = chat_trace() else { return };
-    let artifact = artifact();
+    let _artifact = artifact();
     // Speed, engines, metrics every so often, slowed by decodes: mean and p99 against the oracle.
     for (speed, engines, scrape_ms, decode_slows, mean, p99) in [
         (1.0, 8, 1_000.0, 0.0, 1.06, 1.05),
@@ -109,12 +115,7 @@ fn the_chat_trace_against_the_oracle() {
             ..world(engines)
         };
         let oracle = row(&world, &requests, Chooser::Oracle, 0.0);
-        let ours = row(
-            &world,
-            &requests,
-            plugin(&artifact, 1, 1, &options(true)),
-            0.0,
-        );
+        let ours = ours(&world, &requests, 0.0);
         let setting =
             format!("speed {speed}, {engines} engines, {scrape_ms} ms, slowed {decode_slows}");
         println!(
@@ -169,17 +170,12 @@ fn the_weighted_sum_herds_as_the_field_s_does() {
 
 #[test]
 fn near_the_best_on_generated_traffic() {
-    let artifact = artifact();
+    let _artifact = artifact();
     let held_out = [(Kind::Agents, 2), (Kind::Agents, 9)];
     for (kind, seed) in Kind::ALL.map(|kind| (kind, 1)).into_iter().chain(held_out) {
         let requests = generate(kind, 1500, 8, 10.0, 0.4, seed);
         let world = world(8);
-        let ours = row(
-            &world,
-            &requests,
-            plugin(&artifact, 1, 1, &options(true)),
-            0.0,
-        );
+        let ours = ours(&world, &requests, 0.0);
         let ruled =
             Rule::ALL.map(|rule| Chooser::Workers(vec![Box::new(Ruled::new(rule, 1500, 1))]));
         let best = ruled
@@ -196,7 +192,7 @@ fn near_the_best_on_generated_traffic() {
 #[test]
 fn a_disturbance_is_over_in_a_minute() {
     let Some(path) = chat_trace() else { return };
-    let artifact = artifact();
+    let _artifact = artifact();
     let requests = trace(&path, 3000, 1.0).unwrap();
     let at_ms = 450_000.0;
     for what in [
@@ -210,12 +206,7 @@ fn a_disturbance_is_over_in_a_minute() {
             ..world(8)
         };
         let oracle = row(&world, &requests, Chooser::Oracle, at_ms + 60_000.0);
-        let ours = row(
-            &world,
-            &requests,
-            plugin(&artifact, 1, 1, &options(true)),
-            at_ms + 60_000.0,
-        );
+        let ours = ours(&world, &requests, at_ms + 60_000.0);
         println!("{what:?}: {:.3}", ours.ttft_part_s / oracle.ttft_part_s);
         assert_eq!(ours.unanswered, 0, "{what:?}");
         assert!(

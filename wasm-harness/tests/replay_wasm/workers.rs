@@ -8,22 +8,18 @@ use warmroute_harness::replay::store::Store;
 use warmroute_harness::replay::workload::{Kind, generate, spread, trace};
 use warmroute_harness::replay::{Gateway, Request};
 
-use super::{artifact, chat_trace, options, plugin, row, world};
+use super::{artifact, chat_trace, options, ours, plugin, row, world};
 
 /// Ways in which requests come to workers: where a decision is blind, luck moves a single one by some percent.
 const WAYS: u64 = 2;
 
 /// A gateway's mean and hits as ratios to one worker's, over some ways in which requests come to workers, and the
 /// instructions of a decision.
+#[derive(Debug)]
 struct Ratios {
     mean: f64,
     hits: f64,
     instructions: u64,
-}
-
-fn one_worker(requests: &[Request]) -> Row {
-    let one = plugin(&artifact(), 1, 1, &options(true));
-    row(&world(8), requests, one, 0.0)
 }
 
 fn ratios(
@@ -48,35 +44,36 @@ fn ratios(
         hits: average(|row| row.hit_share) / one.hit_share,
         instructions: rows[0].decision_instructions,
     };
-    let Ratios {
-        mean,
-        hits,
-        instructions,
-    } = ratios;
-    println!("{setting}: mean {mean:.3}, hits {hits:.3}, {instructions} instructions");
+    println!("{setting}: {ratios:.3?}");
     ratios
+}
+
+impl Ratios {
+    fn stay_within(&self, setting: &str, mean: f64, hits: f64) {
+        assert!(self.mean <= mean, "{setting}: {self:?}, asked {mean}");
+        assert!(self.hits >= hits, "{setting}: {self:?}, asked {hits}");
+    }
 }
 
 /// Every way to split a gateway against one worker that sees everything.
 fn split(requests: &[Request], bounds: [(usize, usize, bool, u64, f64, f64); 3]) {
     let artifact = artifact();
-    let one = one_worker(requests);
+    let one = ours(&world(8), requests, 0.0);
     let mut isolated_cost = 0;
     for (replicas, workers, exchange, ways, mean, hits) in bounds {
         let setting = format!("{replicas} x {workers}, exchange {exchange}");
-        let ours = ratios(&setting, &one, requests, ways, || {
+        let split = ratios(&setting, &one, requests, ways, || {
             plugin(&artifact, replicas, workers, &options(exchange))
         });
-        assert!(ours.mean <= mean, "{setting}: mean {}", ours.mean);
-        assert!(ours.hits >= hits, "{setting}: hits {}", ours.hits);
+        split.stay_within(&setting, mean, hits);
         if exchange {
             assert!(
-                ours.instructions as f64 <= 1.5 * isolated_cost as f64,
+                split.instructions as f64 <= 1.5 * isolated_cost as f64,
                 "{setting}: {} after {isolated_cost}",
-                ours.instructions
+                split.instructions
             );
         } else {
-            isolated_cost = ours.instructions;
+            isolated_cost = split.instructions;
         }
     }
 }
@@ -108,12 +105,11 @@ fn replicas_with_a_store_on_the_chat_trace() {
         let mut requests = trace(&path, 3000, 1.0).unwrap();
         spread(&mut requests, spread_ms, 1);
         let setting = format!("2 x 4, store, spread over {spread_ms} ms");
-        let one = one_worker(&requests);
-        let ours = ratios(&setting, &one, &requests, ways, || {
+        let one = ours(&world(8), &requests, 0.0);
+        let split = ratios(&setting, &one, &requests, ways, || {
             on_a_store(&artifact, 2, 4)
         });
-        assert!(ours.mean <= 1.10, "{setting}: mean {}", ours.mean);
-        assert!(ours.hits >= 0.95, "{setting}: hits {}", ours.hits);
+        split.stay_within(&setting, 1.10, 0.95);
     }
 }
 
@@ -121,12 +117,11 @@ fn replicas_with_a_store_on_the_chat_trace() {
 fn replicas_with_a_store_on_generated_chat() {
     let requests = generate(Kind::Chat, 1500, 8, 10.0, 0.5, 1);
     let artifact = artifact();
-    let one = one_worker(&requests);
-    let ours = ratios("2 x 4, store, generated", &one, &requests, 1, || {
+    let one = ours(&world(8), &requests, 0.0);
+    let split = ratios("2 x 4, store, generated", &one, &requests, 1, || {
         on_a_store(&artifact, 2, 4)
     });
-    assert!(ours.mean <= 1.10, "mean {}", ours.mean);
-    assert!(ours.hits >= 0.95, "hits {}", ours.hits);
+    split.stay_within("2 x 4, store, generated", 1.10, 0.95);
 }
 
 fn on_a_store(artifact: &Artifact, replicas: u64, workers: usize) -> Chooser {
